@@ -1,0 +1,48 @@
+#include "ops/elementwise_cuda.h"
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+namespace scramjet::ops {
+namespace {
+
+CudaDtype cuda_dtype(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return CudaDtype::kDouble;
+    case at::kHalf:
+      return CudaDtype::kHalf;
+    case at::kBFloat16:
+      return CudaDtype::kBFloat16;
+    default:
+      TORCH_INTERNAL_ASSERT(dtype == at::kFloat, dtype);
+      return CudaDtype::kFloat;
+  }
+}
+
+}  // namespace
+
+void run_elementwise(at::TensorIteratorBase& iter, void (*launch)(const ElementwiseLaunch&)) {
+  if (iter.numel() == 0) return;
+  TORCH_INTERNAL_ASSERT(iter.ntensors() <= ElementwiseLaunch::kMaxOperands);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      iter.ndim() <= ElementwiseLaunch::kMaxDims, "scramjet: got strides that need ", iter.ndim(),
+      " dimensions; expected at most ", ElementwiseLaunch::kMaxDims, ": call contiguous() first");
+  const c10::cuda::CUDAGuard guard(iter.device(0));
+  ElementwiseLaunch arguments;
+  arguments.dtype = cuda_dtype(iter.dtype(0));
+  arguments.numel = iter.numel();
+  arguments.contiguous = iter.is_contiguous();
+  arguments.dims = iter.ndim();
+  arguments.stream = c10::cuda::getCurrentCUDAStream().stream();
+  for (int d = 0; d < iter.ndim(); ++d) arguments.sizes[d] = iter.shape()[d];
+  for (int k = 0; k < iter.ntensors(); ++k) {
+    arguments.data[k] = static_cast<char*>(iter.data_ptr(k));
+    for (int d = 0; d < iter.ndim(); ++d) arguments.strides[k][d] = iter.strides(k)[d];
+  }
+  launch(arguments);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace scramjet::ops

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+/// The frontier between an operator's CUDA registration (torch, no kernels: C++ compiler) and its
+/// kernels (no torch: nvcc). A `.cu` that includes ATen takes nvcc ten times as long.
+namespace scramjet::ops {
+
+/// The dtypes of the elementwise kernels; half and bfloat16 compute in float.
+enum class CudaDtype { kFloat, kDouble, kHalf, kBFloat16 };
+
+/// One launch over `numel` > 0 elements of a result (operand 0) and up to two inputs.
+struct ElementwiseLaunch {
+  static constexpr int kMaxOperands = 3;
+  static constexpr int kMaxDims = 16;
+
+  CudaDtype dtype = CudaDtype::kFloat;
+  int64_t numel = 0;
+  char* data[kMaxOperands] = {};
+  /// Every operand stands contiguously, in the same order: sizes and strides don't matter.
+  bool contiguous = true;
+  /// Else: the dimensions, the fastest first; strides in bytes.
+  int dims = 0;
+  int64_t sizes[kMaxDims] = {};
+  int64_t strides[kMaxOperands][kMaxDims] = {};
+  /// A cudaStream_t of the current device.
+  void* stream = nullptr;
+};
+
+}  // namespace scramjet::ops

@@ -1,0 +1,51 @@
+#include "ops/sigmoid/sigmoid_cpu_kernel.h"
+
+#include "ops/cpu_loops.h"
+#include "ops/vector_exp.h"
+
+// The steps and their order are those of ATen's sigmoid_kernel (native/cpu/UnaryOpsKernel.cpp) and
+// sigmoid_backward_kernel (native/cpu/BinaryOpsKernel.cpp), so vectors agree to the bit.
+namespace scramjet::ops {
+namespace CPU_CAPABILITY {
+namespace {
+
+struct Sigmoid {
+  template <typename Vec>
+  Vec operator()(const Vec& x) const {
+    return (Vec(1) + vector_exp(x.neg())).reciprocal();
+  }
+};
+
+struct SigmoidBackward {
+  template <typename Vec>
+  Vec operator()(const Vec& grad_output, const Vec& output) const {
+    return grad_output * (Vec(1) - output) * output;
+  }
+};
+
+template <int kInputs, typename Op>
+ElementwiseLoop* loop_for(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Float:
+      return elementwise_loop<float, kInputs, Op>;
+    case c10::ScalarType::Double:
+      return elementwise_loop<double, kInputs, Op>;
+    case c10::ScalarType::Half:
+      return elementwise_loop<c10::Half, kInputs, Op>;
+    case c10::ScalarType::BFloat16:
+      return elementwise_loop<c10::BFloat16, kInputs, Op>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+ElementwiseLoop* sigmoid_loop(c10::ScalarType dtype) { return loop_for<1, Sigmoid>(dtype); }
+
+ElementwiseLoop* sigmoid_backward_loop(c10::ScalarType dtype) {
+  return loop_for<2, SigmoidBackward>(dtype);
+}
+
+}  // namespace CPU_CAPABILITY
+}  // namespace scramjet::ops

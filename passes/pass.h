@@ -1,0 +1,54 @@
+#pragma once
+
+// What a pass is: a function from a graph to the same graph, changed or not, that enters every block.
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace scramjet::passes {
+
+// A fused group: what explain() tells of it.
+struct FusedGroup {
+  std::string name;                  // the kernel's
+  std::vector<std::string> ops;      // "aten::mul.Tensor", in order
+  std::vector<std::string> sources;  // "model.py:12", one for each distinct line
+};
+
+// An op that stays on its own.
+struct OutsideOp {
+  std::string op;
+  std::string reason;
+  std::string source;
+  bool pointwise;  // could have been part of a group, but for the reason
+};
+
+struct Report {
+  std::vector<FusedGroup> groups;
+  std::vector<OutsideOp> outside;
+};
+
+// Passed through a pipeline.
+struct PassContext {
+  std::shared_ptr<torch::jit::Graph> graph;
+  Report report;
+  // Rewrites still allowed, over all passes: to bisect a wrong answer to the one rewrite that causes it.
+  int64_t rewrite_budget = std::numeric_limits<int64_t>::max();
+
+  // Every rewrite asks first; false: leave the graph as it is.
+  bool take_rewrite() { return rewrite_budget > 0 && rewrite_budget-- > 0; }
+};
+
+struct Pass {
+  const char* name;                    // stable, kebab-case
+  bool (*run)(PassContext& context);   // true: it changed the graph
+};
+
+// "file.py:12" of a node, or an empty string.
+std::string source_line(const torch::jit::Node* node);
+
+}  // namespace scramjet::passes
