@@ -167,7 +167,7 @@ class NodeLowering {
     if (!at::isFloatingType(common_)) return builder_.integer(number.to<int64_t>(), type);
     const Value value = number.isFloatingPoint() ? builder_.constant(number.to<double>(), type)
                                                  : builder_.integer(number.to<int64_t>(), type);
-    const bool rounds = is_reduced(common_) && (!node_.op->unrounded_numbers || options_.round_like_eager);
+    const bool rounds = is_reduced(common_) && !node_.op->unrounded_numbers;
     return rounds ? builder_.round(value, common_) : value;
   }
 

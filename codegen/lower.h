@@ -20,8 +20,8 @@ struct InputType {
 };
 
 struct LowerOptions {
-  // Half and bfloat16: round after each op, as eager does, in place of once at each output.
-  bool round_like_eager = false;
+  // Half and bfloat16: round after each op, as eager does; otherwise once at each output.
+  bool round_like_eager = true;
 };
 
 // The program of `kernel` for inputs of these types, outputs in the kernel's order. nullopt where a node

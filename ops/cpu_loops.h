@@ -32,8 +32,7 @@ at::vec::Vectorized<T> load_strided(const char* data, int64_t stride, int64_t co
 
 /// The first `count` elements of `value` to places `stride` bytes apart.
 template <typename T>
-void store_strided(const at::vec::Vectorized<T>& value, char* data, int64_t stride,
-                   int64_t count) {
+void store_strided(const at::vec::Vectorized<T>& value, char* data, int64_t stride, int64_t count) {
   if (stride == sizeof(T)) {
     value.store(data, static_cast<int>(count));
     return;

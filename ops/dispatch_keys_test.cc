@@ -29,9 +29,12 @@ bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
 TEST(DispatchKeysTest, EveryOperatorHasAKernelForEveryKey) {
   const auto operators = scramjet_operators();
   ASSERT_GE(operators.size(), 2u);
-  std::vector<DispatchKey> keys = {DispatchKey::CPU,         DispatchKey::Meta,
-                                   DispatchKey::Autograd,    DispatchKey::AutocastCPU,
-                                   DispatchKey::AutocastCUDA, DispatchKey::FuncTorchBatched,
+  std::vector<DispatchKey> keys = {DispatchKey::CPU,
+                                   DispatchKey::Meta,
+                                   DispatchKey::Autograd,
+                                   DispatchKey::AutocastCPU,
+                                   DispatchKey::AutocastCUDA,
+                                   DispatchKey::FuncTorchBatched,
                                    DispatchKey::CompositeExplicitAutograd};
 #ifdef SCRAMJET_CUDA
   keys.push_back(DispatchKey::CUDA);

@@ -48,7 +48,8 @@ __global__ void contiguous_kernel(ElementwiseLaunch launch) {
   for (int64_t i = thread; i < packs; i += threads) {
     Packed in[kInputs];
 #pragma unroll
-    for (int k = 0; k < kInputs; ++k) in[k] = reinterpret_cast<const Packed*>(launch.data[k + 1])[i];
+    for (int k = 0; k < kInputs; ++k)
+      in[k] = reinterpret_cast<const Packed*>(launch.data[k + 1])[i];
     Packed out;
 #pragma unroll
     for (int lane = 0; lane < kPack; ++lane) {
@@ -64,7 +65,8 @@ __global__ void contiguous_kernel(ElementwiseLaunch launch) {
   if (last < launch.numel) {
     T inputs[kInputs];
 #pragma unroll
-    for (int k = 0; k < kInputs; ++k) inputs[k] = reinterpret_cast<const T*>(launch.data[k + 1])[last];
+    for (int k = 0; k < kInputs; ++k)
+      inputs[k] = reinterpret_cast<const T*>(launch.data[k + 1])[last];
     reinterpret_cast<T*>(launch.data[0])[last] = apply<T, kInputs, Op>(inputs);
   }
 }

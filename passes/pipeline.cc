@@ -5,6 +5,7 @@
 
 #include "passes/clean_up.h"
 #include "passes/fuse_pointwise.h"
+#include "passes/lower_autocast.h"
 
 namespace scramjet::passes {
 namespace {
@@ -24,6 +25,7 @@ void check_names(const std::vector<std::string>& skip) {
 const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
       {"inline", inline_calls},
+      {"lower-autocast", lower_autocast},
       {"propagate-constants", propagate_constants},
       {"eliminate-dead-code", eliminate_dead_code},
       {"fuse-pointwise", fuse_pointwise},

@@ -85,14 +85,14 @@ c10::intrusive_ptr<KernelObject> KernelObject::from_text(const std::string& text
     return true;
   };
   options.fast_math = take("option fast_math\n");
-  options.round_like_eager = take("option round_like_eager\n");
+  options.round_like_eager = !take("option round_once\n");
   return c10::make_intrusive<KernelObject>(codegen::Kernel::parse(rest), options);
 }
 
 std::string KernelObject::text() const {
   std::string text;
   if (options_.fast_math) text += "option fast_math\n";
-  if (options_.round_like_eager) text += "option round_like_eager\n";
+  if (!options_.round_like_eager) text += "option round_once\n";
   return text + kernel_.text();
 }
 

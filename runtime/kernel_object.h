@@ -20,7 +20,7 @@ namespace scramjet::runtime {
 // How a kernel's machine code is made; part of what a module saves.
 struct KernelOptions {
   bool fast_math = false;
-  bool round_like_eager = false;
+  bool round_like_eager = true;
 };
 
 // The machine code for one way of walking the operands, or why there is none.

@@ -3,6 +3,7 @@
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
+#include "runtime/autocast_region.h"
 #include "runtime/kernel_object.h"
 #include "runtime/plan.h"
 #include "runtime/run.h"
@@ -55,6 +56,9 @@ TORCH_LIBRARY_FRAGMENT(scramjet, m) {
   m.def(torch::schema("call(__torch__.torch.classes.scramjet.Plan plan, Any self, Any[] inputs) -> Any",
                       c10::AliasAnalysisKind::CONSERVATIVE),
         torch::CppFunction::makeFromBoxedFunction<&call_boxed>());
+  m.def(torch::schema("enter_autocast(str device, ScalarType dtype, bool enabled) -> ()", c10::AliasAnalysisKind::CONSERVATIVE),
+        [](const std::string& device, at::ScalarType dtype, bool enabled) { enter_autocast(device, dtype, enabled); });
+  m.def(torch::schema("exit_autocast() -> ()", c10::AliasAnalysisKind::CONSERVATIVE), &exit_autocast);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "runtime/autocast_region.h"
+
 namespace scramjet::runtime {
 
 struct Plan::Program {
@@ -37,6 +39,7 @@ const Plan::Program& Plan::program(c10::ivalue::Object& self) {
 }
 
 void Plan::run(c10::ivalue::Object& self, torch::jit::Stack& stack) {
+  const AutocastRegionGuard guard;
   torch::jit::InterpreterState(program(self).code).run(stack);
 }
 

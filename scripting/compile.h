@@ -34,8 +34,9 @@ struct CompileOptions {
   bool freeze = false;
   // Allow fused multiply-add and re-association: faster, results differ in the last bits.
   bool fast_math = false;
-  // Half and bfloat16: round after each op as eager does, in place of once per group.
-  bool round_like_eager = false;
+  // Half and bfloat16: round after each op, as eager does. false: compute a group in float and round its outputs
+  // only, which is faster and closer to the exact result, but not what eager answers.
+  bool round_like_eager = true;
   // Compile in the background. Not available yet; throws.
   bool async = false;
 

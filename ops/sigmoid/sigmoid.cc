@@ -14,8 +14,8 @@ at::Tensor unsupported_sigmoid(const at::Tensor& x) {
 }
 
 at::Tensor unsupported_sigmoid_backward(const at::Tensor& grad_output, const at::Tensor& output) {
-  const bool is_output = grad_output.layout() == at::kStrided &&
-                         (grad_output.is_cpu() || grad_output.is_cuda());
+  const bool is_output =
+      grad_output.layout() == at::kStrided && (grad_output.is_cpu() || grad_output.is_cuda());
   fail_unsupported("scramjet::sigmoid_backward", is_output ? "output" : "grad_output",
                    is_output ? output : grad_output);
 }

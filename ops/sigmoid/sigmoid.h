@@ -17,8 +17,8 @@ namespace scramjet::ops {
 ///
 /// Returns a new tensor of the shape of `x`, in [0, 1], NaN where `x` is; its strides are those
 /// that at::sigmoid returns (channels_last stays channels_last). On CPU an element's value does not
-/// depend on where it stands: it is what ATen's vector code gives, to the bit, and within 2 units in
-/// the last place of its scalar code (which ATen runs on tails and strided tensors).
+/// depend on where it stands: it is what ATen's vector code gives, to the bit, and within 2 units
+/// in the last place of its scalar code (which ATen runs on tails and strided tensors).
 ///
 /// Differentiable any number of times, in forward mode and under vmap too. Under autocast the
 /// dtype is that of `x`, since sigmoid is in none of torch's cast lists.

@@ -12,7 +12,8 @@ namespace scramjet::ops {
 /// Checks the dtype of sigmoid's argument and returns that of its result.
 inline at::ScalarType sigmoid_result_dtype(const at::Tensor& x) {
   check_real("scramjet::sigmoid", "x", x);
-  return at::isFloatingType(x.scalar_type()) ? x.scalar_type() : c10::get_default_dtype_as_scalartype();
+  return at::isFloatingType(x.scalar_type()) ? x.scalar_type()
+                                             : c10::get_default_dtype_as_scalartype();
 }
 
 /// Checks the dtypes, shapes and devices of sigmoid_backward's arguments.

@@ -16,8 +16,8 @@ using torch::autograd::variable_list;
 
 bool has_tangent(const at::Tensor& x) { return x._fw_grad(/*level=*/0).defined(); }
 
-/// A C++ autograd::Function knows neither forward-mode AD nor functorch's transforms (torch.func.grad,
-/// jvp, jacrev): there, ATen's operator stands in, which knows both.
+/// A C++ autograd::Function knows neither forward-mode AD nor functorch's transforms
+/// (torch.func.grad, jvp, jacrev): there, ATen's operator stands in, which knows both.
 template <typename... Tensors>
 bool needs_aten_formula(const Tensors&... inputs) {
   return (has_tangent(inputs) || ...) || at::functorch::maybeCurrentDynamicLayer().has_value();

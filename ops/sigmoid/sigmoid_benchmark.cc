@@ -69,9 +69,8 @@ int main(int argc, char** argv) {
   const at::ScalarType dtype = dtype_of(argc > 1 ? argv[1] : "float");
   const bool grad = argc > 2 && std::string(argv[2]) == "grad";
   std::printf("%s%s, %d threads, %s\n%11s %13s %10s %12s %12s\n", c10::toString(dtype),
-              grad ? " with gradient" : "", at::get_num_threads(),
-              at::get_cpu_capability().c_str(), "elements", "ratio of min", "of median", "ours ms",
-              "ATen ms");
+              grad ? " with gradient" : "", at::get_num_threads(), at::get_cpu_capability().c_str(),
+              "elements", "ratio of min", "of median", "ours ms", "ATen ms");
   for (int64_t n = 1000; n <= 100'000'000; n *= 10) {
     compare(at::randn({n}, at::kFloat).to(dtype).requires_grad_(grad));
   }

@@ -145,10 +145,12 @@ void expect_error(const char* message, const Call& call) {
 TEST(SigmoidTest, BadArgumentsAreNamed) {
   expect_error<c10::TypeError>("scramjet::sigmoid: argument 'x' has dtype ComplexFloat",
                                [] { ops::sigmoid(at::zeros({2}, at::kComplexFloat)); });
-  expect_error<c10::NotImplementedError>("scramjet::sigmoid: argument 'x' is a Sparse tensor on cpu",
-                                         [] { ops::sigmoid(at::ones({2}).to_sparse()); });
+  expect_error<c10::NotImplementedError>(
+      "scramjet::sigmoid: argument 'x' is a Sparse tensor on cpu",
+      [] { ops::sigmoid(at::ones({2}).to_sparse()); });
   expect_error<c10::ValueError>(
-      "scramjet::sigmoid_backward: argument 'grad_output' has shape [3]; expected that of 'output', "
+      "scramjet::sigmoid_backward: argument 'grad_output' has shape [3]; expected that of "
+      "'output', "
       "[2]",
       [] { ops::sigmoid_backward(at::ones({3}), at::ones({2})); });
   expect_error<c10::TypeError>("expected that of 'output', Double", [] {

@@ -32,6 +32,17 @@ cc_library(
 )
 """
 
+_DEFS = """
+TORCH_VERSION = {version}
+TORCH_HAS_CUDA = {has_cuda}
+
+# None where libtorch does not tell.
+TORCH_CUDA_MAJOR = {cuda_major}
+
+# Where this torch keeps libcudart and libnvrtc: whoever links them must load the same ones.
+CUDA_RUNTIME_FOLDERS = {runtime_folders}
+"""
+
 def _torch_folder(ctx):
     libtorch = ctx.os.environ.get("LIBTORCH", "")
     if libtorch:
@@ -51,13 +62,31 @@ def _torch_folder(ctx):
 
 def _torch_version(ctx, folder):
     """(major, minor) from the headers, which a C++ libtorch and a wheel both carry."""
-    header = ctx.read(folder.get_child("include").get_child("torch").get_child("headeronly").get_child("version.h"))
+    header = folder.get_child("include").get_child("torch").get_child("headeronly").get_child("version.h")
+    if not header.exists:
+        fail("no include/torch/headeronly/version.h in {}: torch older than 2.11 is not supported".format(folder))
     parts = {}
-    for line in header.split("\n"):
+    for line in ctx.read(header).split("\n"):
         words = line.split(" ")
         if len(words) >= 3 and words[0] == "#define" and words[1] in ("TORCH_VERSION_MAJOR", "TORCH_VERSION_MINOR"):
             parts[words[1]] = int(words[2])
     return (parts["TORCH_VERSION_MAJOR"], parts["TORCH_VERSION_MINOR"])
+
+def _cuda_runtime(folder):
+    """The folders of NVIDIA's wheels beside torch that hold libcudart and libnvrtc, and CUDA's major version."""
+    wheels = folder.dirname.get_child("nvidia")
+    if not wheels.exists:
+        return [], None
+    folders, major = [], None
+    for wheel in wheels.readdir():
+        lib = wheel.get_child("lib")
+        names = [file.basename for file in lib.readdir()] if lib.exists else []
+        for name in names:
+            if name.startswith("libcudart.so."):
+                major = int(name.split(".")[2])
+        if any([name.startswith(("libcudart.so.", "libnvrtc.so.")) for name in names]):
+            folders.append(lib)
+    return folders, major
 
 def _torch_configure_impl(ctx):
     folder = _torch_folder(ctx)
@@ -67,13 +96,19 @@ def _torch_configure_impl(ctx):
     version = _torch_version(ctx, folder)
     if version < _OLDEST or version > _NEWEST:
         fail("torch {}.{} in {} is not supported: 2.11 to 2.15 are".format(version[0], version[1], folder))
-    cuda = lib.get_child("libtorch_cuda.so").exists
+    has_cuda = lib.get_child("libtorch_cuda.so").exists
+    runtime_folders, cuda_major = _cuda_runtime(folder) if has_cuda else ([], None)
     ctx.symlink(folder.get_child("include"), "include")
     ctx.file("BUILD", _BUILD.format(
         lib = lib,
-        cuda_linkopts = repr(["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda"] if cuda else []),
+        cuda_linkopts = repr(["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda"] if has_cuda else []),
     ))
-    ctx.file("defs.bzl", "TORCH_HAS_CUDA = {}\nTORCH_VERSION = {}\n".format(cuda, version))
+    ctx.file("defs.bzl", _DEFS.format(
+        version = version,
+        has_cuda = has_cuda,
+        cuda_major = cuda_major,
+        runtime_folders = [str(runtime) for runtime in runtime_folders],
+    ))
 
 torch_configure = repository_rule(
     implementation = _torch_configure_impl,

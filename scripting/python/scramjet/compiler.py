@@ -15,7 +15,7 @@ def compile(
     mode: str = "default",
     freeze: bool = False,
     fast_math: bool = False,
-    round_like_eager: bool = False,
+    round_like_eager: bool = True,
     async_: bool = False,
     skip_passes: Sequence[str] = (),
     rewrite_budget: Optional[int] = None,
@@ -32,7 +32,7 @@ def compile(
       mode: "default"; others are not available yet.
       freeze: fold parameters into the graph first (torch.jit.freeze); the module must be in eval mode.
       fast_math: allow fused multiply-add and re-association.
-      round_like_eager: half and bfloat16: round after each op, in place of once per fused group.
+      round_like_eager: half and bfloat16: round after each op, as eager does; False rounds a group's outputs only.
       async_: compile in the background; not available yet.
       skip_passes: names of passes to leave out, to find the cause of a wrong answer.
       rewrite_budget: the number of rewrites allowed, for the same; None for no limit.
