@@ -54,7 +54,7 @@ std::vector<int64_t> memory_order(at::TensorList inputs) {
       const int comparison = compare_dimensions(inputs, order[inner], order[moving]);
       if (comparison < 0) break;
       if (comparison > 0) {
-        
+        std::swap(order[inner], order[moving]);
         moving = inner;
       }
     }

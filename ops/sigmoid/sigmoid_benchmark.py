@@ -38,8 +38,12 @@ def compare(ours, theirs, x):
     rounds = max(7, min(100, int(1.0 / (count * seconds(theirs, x, 1)))))
     times = [(seconds(ours, x, count), seconds(theirs, x, count)) for _ in range(rounds)]
     ours_s, theirs_s = zip(*times)
-    return (min(ours_s) / min(theirs_s), statistics.median(ours_s) / statistics.median(theirs_s),
-            min(ours_s), min(theirs_s))
+    return (
+        min(ours_s) / min(theirs_s),
+        statistics.median(ours_s) / statistics.median(theirs_s),
+        min(ours_s),
+        min(theirs_s),
+    )
 
 
 def main():
@@ -49,18 +53,31 @@ def main():
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**n for n in range(3, 9)])
     options = parser.parse_args()
     pairs = {
-        "torch.ops": (repeated(torch.ops.scramjet.sigmoid.default), repeated(torch.ops.aten.sigmoid.default)),
+        "torch.ops": (
+            repeated(torch.ops.scramjet.sigmoid.default),
+            repeated(torch.ops.aten.sigmoid.default),
+        ),
         "torch.sigmoid": (repeated(scramjet.ops.sigmoid), repeated(torch.sigmoid)),
     }
-    print(f"{options.dtype}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
-    print(f"{'elements':>10}  {'against':<14}{'ratio of min':>13}{'of median':>11}{'ours ms':>11}{'theirs ms':>11}")
+    print(
+        f"{options.dtype}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
+    )
+    print(
+        f"{'elements':>10}  {'against':<14}{'ratio of min':>13}{'of median':>11}{'ours ms':>11}{'theirs ms':>11}"
+    )
     for size in options.sizes:
-        x = torch.randn(size).to(getattr(torch, options.dtype)).requires_grad_(options.requires_grad)
+        x = (
+            torch.randn(size)
+            .to(getattr(torch, options.dtype))
+            .requires_grad_(options.requires_grad)
+        )
         for name, (mine, theirs) in pairs.items():
             for loop in (mine, theirs):
                 loop(x, 3)
             least, median, mine_s, theirs_s = compare(mine, theirs, x)
-            print(f"{size:>10}  {name:<14}{least:>13.3f}{median:>11.3f}{mine_s * 1e3:>11.4f}{theirs_s * 1e3:>11.4f}")
+            print(
+                f"{size:>10}  {name:<14}{least:>13.3f}{median:>11.3f}{mine_s * 1e3:>11.4f}{theirs_s * 1e3:>11.4f}"
+            )
 
 
 if __name__ == "__main__":

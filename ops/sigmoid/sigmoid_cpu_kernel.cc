@@ -19,7 +19,7 @@ struct Sigmoid {
 struct SigmoidBackward {
   template <typename Vec>
   Vec operator()(const Vec& grad_output, const Vec& output) const {
-    return grad_output * (Vec(1) + output) * output;
+    return grad_output * (Vec(1) - output) * output;
   }
 };
 

@@ -10,7 +10,7 @@ at::Tensor sigmoid_meta(const at::Tensor& x) {
   return empty_elementwise_output(x, sigmoid_result_dtype(x));
 }
 
-[[maybe_unused]] at::Tensor sigmoid_backward_meta(const at::Tensor& grad_output, const at::Tensor& output) {
+at::Tensor sigmoid_backward_meta(const at::Tensor& grad_output, const at::Tensor& output) {
   check_sigmoid_backward(grad_output, output);
   return empty_elementwise_output({grad_output, output}, output.scalar_type());
 }
@@ -19,6 +19,7 @@ at::Tensor sigmoid_meta(const at::Tensor& x) {
 
 TORCH_LIBRARY_IMPL(scramjet, Meta, m) {
   m.impl("sigmoid", sigmoid_meta);
+  m.impl("sigmoid_backward", sigmoid_backward_meta);
 }
 
 }  // namespace scramjet::ops

@@ -14,7 +14,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cstring>
+#include <cmath>
+#include <cstdio>
 #include <limits>
 #include <string>
 #include <thread>

@@ -12,11 +12,34 @@ op = torch.ops.scramjet.sigmoid
 op_backward = torch.ops.scramjet.sigmoid_backward
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-INTEGRAL = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16)
-SPECIAL = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-45, -1e-40, 88.8, -88.8, 104.0, -104.0,
-           709.9, -745.2, 3e38, -3e38)
-# ATen's scalar code (tails, strided tensors) calls libm's exp, its vector code Sleef's, as Scramjet does
-# everywhere: each is within 1 unit in the last place, and the division adds to it.
+INTEGRAL = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+)
+SPECIAL = (
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    0.0,
+    -0.0,
+    1e-45,
+    -1e-40,
+    88.8,
+    -88.8,
+    104.0,
+    -104.0,
+    709.9,
+    -745.2,
+    3e38,
+    -3e38,
+)
+# ATen's scalar code (tails, strided tensors) calls libm's exp, its vector code Sleef's, as Scramjet
+# does everywhere: each is within 1 unit in the last place, and the division adds to it.
 MAX_ULPS = 2
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 if len(DEVICES) == 1:
@@ -25,6 +48,7 @@ if len(DEVICES) == 1:
 
 def layouts(dtype, device):
     """(name, tensor) of every kind of shape and strides that TensorIterator tells apart."""
+
     def make(*shape):
         return (torch.randn(shape, dtype=torch.float64) * 5).to(dtype).to(device)
 
@@ -88,7 +112,9 @@ class AgainstTorch(unittest.TestCase):
             self.assertTrue(torch.equal(op(x), torch.sigmoid(x)), dtype)
             y = torch.sigmoid(x)
             if dtype != torch.float16:  # ATen rounds Half after each step
-                self.assertTrue(torch.equal(op_backward(x, y), torch.ops.aten.sigmoid_backward(x, y)), dtype)
+                self.assertTrue(
+                    torch.equal(op_backward(x, y), torch.ops.aten.sigmoid_backward(x, y)), dtype
+                )
 
     def test_special_values(self):
         for dtype, device, repeats in itertools.product(FLOATING, DEVICES, (1, 40)):
@@ -98,11 +124,14 @@ class AgainstTorch(unittest.TestCase):
 
     def test_every_half_and_bfloat16(self):
         for dtype, device in itertools.product((torch.float16, torch.bfloat16), DEVICES):
-            x = torch.arange(-2**15, 2**15, dtype=torch.int32).to(torch.int16).view(dtype).to(device)
+            x = (
+                torch.arange(-(2**15), 2**15, dtype=torch.int32)
+                .to(torch.int16)
+                .view(dtype)
+                .to(device)
+            )
             self.assertLessEqual(ulps(op(x), torch.sigmoid(x)), MAX_ULPS)
-            y = op(x)
-            oracle = torch.sigmoid(x.float()).to(dtype)
-            self.assertLessEqual(ulps(y, oracle), 1)
+            self.assertLessEqual(ulps(op(x), torch.sigmoid(x.float()).to(dtype)), 1)
 
     def test_value_does_not_depend_on_place(self):
         x = torch.randn(1003)
@@ -119,7 +148,9 @@ class AgainstTorch(unittest.TestCase):
                     self.addCleanup(torch.set_default_dtype, torch.float32)
                     for view in (x, x.t(), x[:, ::2]):
                         expected, actual = torch.sigmoid(view), op(view)
-                        self.assertEqual((actual.dtype, actual.stride()), (default, expected.stride()))
+                        self.assertEqual(
+                            (actual.dtype, actual.stride()), (default, expected.stride())
+                        )
                         torch.testing.assert_close(actual, expected)
 
     def test_gradient_in_double(self):
@@ -127,7 +158,9 @@ class AgainstTorch(unittest.TestCase):
             for name, x in layouts(torch.float64, device):
                 with self.subTest(device=device, layout=name):
                     ours = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
-                    theirs = ours.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+                    theirs = (
+                        ours.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+                    )
                     weight = torch.rand_like(x)
                     (op(ours) * weight).sum().backward()
                     (torch.sigmoid(theirs) * weight).sum().backward()
@@ -147,13 +180,21 @@ class AgainstTorch(unittest.TestCase):
                     # ATen rounds Half after each step, Scramjet once: compare with double.
                     oracle = torch.ops.aten.sigmoid_backward(grad.double(), y.double())
                     rtol = 4 * torch.finfo(dtype).eps
-                    torch.testing.assert_close(actual, oracle.to(dtype), rtol=rtol, atol=torch.finfo(dtype).tiny)
+                    torch.testing.assert_close(
+                        actual, oracle.to(dtype), rtol=rtol, atol=torch.finfo(dtype).tiny
+                    )
 
     def test_backward_strides_of_two_layouts(self):
         base = torch.randn(2, 3, 5, 4)
-        views = [base, base.to(memory_format=torch.channels_last), base[:, :1].expand(2, 3, 5, 4),
-                 base.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0), torch.tensor(1.5).expand(2, 3, 5, 4),
-                 torch.randn(2, 3, 10, 4)[:, :, ::2], torch.randn(2, 6, 5, 4)[:, ::2].to(memory_format=torch.channels_last)]
+        views = [
+            base,
+            base.to(memory_format=torch.channels_last),
+            base[:, :1].expand(2, 3, 5, 4),
+            base.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+            torch.tensor(1.5).expand(2, 3, 5, 4),
+            torch.randn(2, 3, 10, 4)[:, :, ::2],
+            torch.randn(2, 6, 5, 4)[:, ::2].to(memory_format=torch.channels_last),
+        ]
         for a, b in itertools.product(views, views):
             expected, actual = torch.ops.aten.sigmoid_backward(a, b), op_backward(a, b)
             torch.testing.assert_close(actual, expected)
@@ -163,30 +204,50 @@ class AgainstTorch(unittest.TestCase):
 
 class OperatorContract(unittest.TestCase):
     def test_cuda_kernels_are_registered_where_built(self):
-        has = [torch._C._dispatch_has_kernel_for_dispatch_key(f"scramjet::{name}", "CUDA")
-               for name in ("sigmoid", "sigmoid_backward")]
+        has = [
+            torch._C._dispatch_has_kernel_for_dispatch_key(f"scramjet::{name}", "CUDA")
+            for name in ("sigmoid", "sigmoid_backward")
+        ]
         self.assertEqual(has[0], has[1])
         if not has[0]:
             self.skipTest("libscramjet.so was built without CUDA")
 
     def test_gradcheck_and_gradgradcheck(self):
         for device in DEVICES:
-            for x in (torch.randn(3, 5, device=device), torch.randn(3, 5, device=device).t(),
-                      torch.randn(2, 3, 2, 2, device=device).to(memory_format=torch.channels_last)):
+            for x in (
+                torch.randn(3, 5, device=device),
+                torch.randn(3, 5, device=device).t(),
+                torch.randn(2, 3, 2, 2, device=device).to(memory_format=torch.channels_last),
+            ):
                 x = x.double().requires_grad_()
-                self.assertTrue(torch.autograd.gradcheck(op, x, check_batched_grad=True, check_forward_ad=True))
+                self.assertTrue(
+                    torch.autograd.gradcheck(op, x, check_batched_grad=True, check_forward_ad=True)
+                )
                 self.assertTrue(torch.autograd.gradgradcheck(op, x, check_batched_grad=True))
                 third = torch.autograd.grad(
-                    torch.autograd.grad(torch.autograd.grad(op(x).sum(), x, create_graph=True)[0].sum(), x,
-                                        create_graph=True)[0].sum(), x)[0]
+                    torch.autograd.grad(
+                        torch.autograd.grad(op(x).sum(), x, create_graph=True)[0].sum(),
+                        x,
+                        create_graph=True,
+                    )[0].sum(),
+                    x,
+                )[0]
                 s = torch.sigmoid(x.detach())
                 torch.testing.assert_close(third, s * (1 - s) * (1 - 6 * s + 6 * s * s))
 
     def test_opcheck(self):
         for device in DEVICES:
-            samples = [torch.randn(3, 5), torch.randn(5, 3).t(), torch.randn(()), torch.randn(0, 4),
-                       torch.randn(4, 6)[:, ::2], torch.randn(4, 1).expand(4, 3), torch.arange(4),
-                       torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last), torch.randn(6).half()]
+            samples = [
+                torch.randn(3, 5),
+                torch.randn(5, 3).t(),
+                torch.randn(()),
+                torch.randn(0, 4),
+                torch.randn(4, 6)[:, ::2],
+                torch.randn(4, 1).expand(4, 3),
+                torch.arange(4),
+                torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+                torch.randn(6).half(),
+            ]
             for x in samples:
                 x = x.to(device)
                 with self.subTest(device=device, x=x):
@@ -195,15 +256,20 @@ class OperatorContract(unittest.TestCase):
                         torch.library.opcheck(op, (x.clone().requires_grad_(),))
                         y = torch.sigmoid(x).detach()
                         torch.library.opcheck(op_backward, (torch.ones_like(x), y))
-                        torch.library.opcheck(op_backward, (x.clone().requires_grad_(), y.requires_grad_()))
+                        torch.library.opcheck(
+                            op_backward, (x.clone().requires_grad_(), y.requires_grad_())
+                        )
 
     def test_meta_and_fake_strides(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
+
         for name, x in layouts(torch.float32, "cpu"):
             with self.subTest(layout=name):
                 expected = torch.sigmoid(x)
                 for actual in (op(as_meta(x)), op(FakeTensorMode().from_tensor(x))):
-                    self.assertEqual((actual.shape, actual.stride()), (expected.shape, expected.stride()))
+                    self.assertEqual(
+                        (actual.shape, actual.stride()), (expected.shape, expected.stride())
+                    )
         self.assertEqual(op(torch.empty(2, dtype=torch.int64, device="meta")).dtype, torch.float32)
 
     def test_compile(self):
@@ -216,8 +282,8 @@ class OperatorContract(unittest.TestCase):
             for shape in ((3, 5), (4, 6), (2, 3, 7)):
                 x = torch.randn(shape, requires_grad=True)
                 torch.testing.assert_close(compiled(x), f(x))
-                ours, = torch.autograd.grad(compiled(x).sum(), x)
-                expected, = torch.autograd.grad(f(x).sum(), x)
+                (ours,) = torch.autograd.grad(compiled(x).sum(), x)
+                (expected,) = torch.autograd.grad(f(x).sum(), x)
                 torch.testing.assert_close(ours, expected)
 
     def test_compile_inductor(self):
@@ -233,7 +299,9 @@ class OperatorContract(unittest.TestCase):
         for name, x in layouts(torch.float32, "cpu"):
             with self.subTest(layout=name):
                 torch._dynamo.reset()
-                compiled = torch.compile(lambda t: op(t), fullgraph=True, dynamic=True, backend="aot_eager")
+                compiled = torch.compile(
+                    lambda t: op(t), fullgraph=True, dynamic=True, backend="aot_eager"
+                )
                 actual = compiled(x)
                 self.assertEqual(actual.stride(), torch.sigmoid(x).stride())
 
@@ -257,16 +325,22 @@ class OperatorContract(unittest.TestCase):
     def test_vmap(self):
         x = torch.randn(4, 3, 5)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")   # "no batching rule" is a warning
+            warnings.simplefilter("error")  # "no batching rule" is a warning
             for dims in (0, 1, 2):
-                torch.testing.assert_close(torch.vmap(op, in_dims=dims)(x), torch.vmap(torch.sigmoid, in_dims=dims)(x))
+                torch.testing.assert_close(
+                    torch.vmap(op, in_dims=dims)(x), torch.vmap(torch.sigmoid, in_dims=dims)(x)
+                )
             torch.testing.assert_close(torch.vmap(torch.vmap(op))(x), torch.sigmoid(x))
             aten = torch.ops.aten.sigmoid_backward
             for dims in ((0, 0), (0, 1), (2, 0)):
                 a, b = (x.movedim(0, d) for d in dims)
                 torch.testing.assert_close(torch.vmap(op_backward, in_dims=dims)(a, b), aten(x, x))
-            torch.testing.assert_close(torch.vmap(op_backward, in_dims=(0, None))(x, x[0]), aten(x, x[:1].expand_as(x)))
-            torch.testing.assert_close(torch.vmap(op_backward, in_dims=(None, 0))(x[0], x), aten(x[:1].expand_as(x), x))
+            torch.testing.assert_close(
+                torch.vmap(op_backward, in_dims=(0, None))(x, x[0]), aten(x, x[:1].expand_as(x))
+            )
+            torch.testing.assert_close(
+                torch.vmap(op_backward, in_dims=(None, 0))(x[0], x), aten(x[:1].expand_as(x), x)
+            )
             leaf = x.clone().requires_grad_()
             torch.vmap(op)(leaf).sum().backward()
             torch.testing.assert_close(leaf.grad, aten(torch.ones_like(x), torch.sigmoid(x)))
@@ -274,13 +348,19 @@ class OperatorContract(unittest.TestCase):
     def test_function_transforms(self):
         x = torch.randn(6, dtype=torch.float64)
         s = torch.sigmoid(x)
+
         def total(t):
             return op(t).sum()
+
         torch.testing.assert_close(torch.func.grad(total)(x), s * (1 - s))
         torch.testing.assert_close(torch.func.jacrev(op)(x), torch.diag(s * (1 - s)))
         torch.testing.assert_close(torch.func.jacfwd(op)(x), torch.diag(s * (1 - s)))
-        torch.testing.assert_close(torch.func.hessian(total)(x), torch.diag(s * (1 - s) * (1 - 2 * s)))
-        torch.testing.assert_close(torch.vmap(torch.func.grad(total))(x.reshape(3, 2)), (s * (1 - s)).reshape(3, 2))
+        torch.testing.assert_close(
+            torch.func.hessian(total)(x), torch.diag(s * (1 - s) * (1 - 2 * s))
+        )
+        torch.testing.assert_close(
+            torch.vmap(torch.func.grad(total))(x.reshape(3, 2)), (s * (1 - s)).reshape(3, 2)
+        )
 
     def test_script_save_load(self):
         with warnings.catch_warnings():
@@ -319,7 +399,11 @@ class OperatorContract(unittest.TestCase):
                 for given in FLOATING:
                     x = torch.randn(4, 4, device=device, dtype=given, requires_grad=True)
                     self.assertEqual(op(x).dtype, torch.sigmoid(x).dtype)
-                mixed = op(torch.nn.functional.linear(torch.randn(2, 3, device=device), torch.randn(3, 3, device=device)))
+                mixed = op(
+                    torch.nn.functional.linear(
+                        torch.randn(2, 3, device=device), torch.randn(3, 3, device=device)
+                    )
+                )
                 self.assertEqual(mixed.dtype, dtype)
 
     def test_neg_view(self):
@@ -344,30 +428,56 @@ class BadInput(unittest.TestCase):
 
     def test_dtype(self):
         for device in (*DEVICES, "meta"):
-            for dtype, said in ((torch.complex64, "ComplexFloat"), (torch.float8_e4m3fn, "Float8_e4m3fn")):
+            for dtype, said in (
+                (torch.complex64, "ComplexFloat"),
+                (torch.float8_e4m3fn, "Float8_e4m3fn"),
+            ):
                 x = torch.empty(2, dtype=dtype, device=device)
-                self.assert_says(TypeError, f"scramjet::sigmoid: argument 'x' has dtype {said}; expected Float", op, x)
+                self.assert_says(
+                    TypeError,
+                    f"scramjet::sigmoid: argument 'x' has dtype {said}; expected Float",
+                    op,
+                    x,
+                )
 
     def test_layout_and_device(self):
         message = "scramjet::sigmoid: argument 'x' is a .*{} tensor on {}; expected a dense"
         x = torch.eye(3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cases = [(x.to_sparse(), "Sparse"), (x.to_sparse_csr(), "SparseCsr"), (x.to_mkldnn(), "Mkldnn"),
-                     (torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), "quantized Strided")]
+            cases = [
+                (x.to_sparse(), "Sparse"),
+                (x.to_sparse_csr(), "SparseCsr"),
+                (x.to_mkldnn(), "Mkldnn"),
+                (torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), "quantized Strided"),
+            ]
         for bad, layout in cases:
             self.assert_says(NotImplementedError, message.format(layout, "cpu"), op, bad)
-        self.assert_says(NotImplementedError, "argument 'grad_output' is a Sparse", op_backward, x.to_sparse(), x)
-        self.assert_says(NotImplementedError, "argument 'output' is a Sparse", op_backward, x, x.to_sparse())
+        self.assert_says(
+            NotImplementedError, "argument 'grad_output' is a Sparse", op_backward, x.to_sparse(), x
+        )
+        self.assert_says(
+            NotImplementedError, "argument 'output' is a Sparse", op_backward, x, x.to_sparse()
+        )
 
     def test_backward_arguments(self):
         x = torch.randn(2, 3)
         for device in ("cpu", "meta"):
             y = x.to(device)
-            self.assert_says(ValueError, r"'grad_output' has shape \[3\]; expected that of 'output', \[2, 3\]",
-                             op_backward, y[0], y)
-            self.assert_says(TypeError, "'grad_output' has dtype Double; expected that of 'output', Float",
-                             op_backward, y.double(), y)
+            self.assert_says(
+                ValueError,
+                r"'grad_output' has shape \[3\]; expected that of 'output', \[2, 3\]",
+                op_backward,
+                y[0],
+                y,
+            )
+            self.assert_says(
+                TypeError,
+                "'grad_output' has dtype Double; expected that of 'output', Float",
+                op_backward,
+                y.double(),
+                y,
+            )
             self.assert_says(TypeError, "'output' has dtype Long", op_backward, y, y.long())
 
     def test_not_a_tensor(self):
