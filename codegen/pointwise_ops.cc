@@ -1,5 +1,6 @@
 #include "codegen/pointwise_ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -12,9 +13,11 @@ using Lowered = std::optional<Value>;
 
 // --- pieces of rows ---
 
-// alpha * x, where alpha is argument `k`.
-Value scaled(const Lowering& l, Value x, size_t k) {
-  return l.number(k) == 1 ? x : l.mul(l.x(k), x);
+// a + sign * alpha * c, alpha being argument 2: one fused multiply-add, as at::vec::fmadd in ATen's ufunc_add.
+Value plus_scaled(const Lowering& l, Value a, Value c, int sign) {
+  if (l.number(2) == 1) return sign > 0 ? l.add(a, c) : l.sub(a, c);
+  if (!l.is_floating()) return l.add(a, l.mul(l.x(2), c));
+  return l.b.fma(c, sign > 0 ? l.x(2) : l.neg(l.x(2)), a);
 }
 
 Lowered add(const Lowering& l, size_t other) {
@@ -22,11 +25,15 @@ Lowered add(const Lowering& l, size_t other) {
     if (l.number(2) != 1) return std::nullopt;
     return l.binary(Opcode::kOr, l.x(0), l.x(other));
   }
-  return l.add(l.x(0), scaled(l, l.x(other), 2));
+  return plus_scaled(l, l.x(0), l.x(other), 1);
 }
 
-// x(a) - alpha * x(c)
-Lowered subtract(const Lowering& l, size_t a, size_t c) { return l.sub(l.x(a), scaled(l, l.x(c), 2)); }
+// x(a) - alpha * x(c). Eager refuses bool tensors.
+Lowered subtract(const Lowering& l, size_t a, size_t c) {
+  if (l.any_bool()) return std::nullopt;
+  if (!l.is_floating()) return l.sub(l.x(a), l.mul(l.x(2), l.x(c)));
+  return plus_scaled(l, l.x(a), l.x(c), -1);
+}
 
 Lowered multiply(const Lowering& l) {
   return l.binary(l.common() == at::kBool ? Opcode::kAnd : Opcode::kMul, l.x(0), l.x(1));
@@ -99,8 +106,8 @@ Value truth(const Lowering& l, size_t k) { return l.b.cast(l.x(k), at::kBool); }
 // ATen's Lerp.h: from the nearer end.
 Lowered lerp(const Lowering& l) {
   const Value start = l.x(0), end = l.x(1), weight = l.x(2), difference = l.sub(end, start);
-  const Value from_start = l.add(start, l.mul(weight, difference));
-  const Value from_end = l.sub(end, l.mul(difference, l.sub(l.constant(1), weight)));
+  const Value from_start = l.b.fma(weight, difference, start);
+  const Value from_end = l.b.fma(l.sub(weight, l.constant(1)), difference, end);
   return l.select(l.lt(l.unary(Opcode::kAbs, weight), l.constant(0.5)), from_start, from_end);
 }
 
@@ -184,17 +191,29 @@ Lowered to_dtype(const Lowering& l) {
 #include "codegen/pointwise_ops.inc"
 #undef SCRAMJET_POINTWISE
 
+// Nearly all rows go through TensorIterator; these are the ones that do not, or not in the order of their arguments.
+StrideRule stride_rule(const std::string& name, const std::string& overload) {
+  if (name == "aten::to") return StrideRule::kCast;
+  if (name == "aten::rsub") return StrideRule::kReversed;
+  const bool contiguous = name == "aten::masked_fill" || (name == "aten::pow" && overload == "Scalar");
+  return contiguous ? StrideRule::kContiguous : StrideRule::kIterator;
+}
+
 std::vector<PointwiseOp> build_table() {
   using enum DtypeRule;
   std::vector<PointwiseOp> table;
 #define SCRAMJET_POINTWISE(identifier, name, overload, rule, classes, unrounded, ...) \
-  table.push_back({{name, overload}, rule, classes, unrounded, lower_##identifier});
+  table.push_back({{name, overload}, rule, classes, unrounded, lower_##identifier, stride_rule(name, overload)});
 #include "codegen/pointwise_ops.inc"
 #undef SCRAMJET_POINTWISE
   return table;
 }
 
 }  // namespace
+
+bool Lowering::any_bool() const {
+  return std::any_of(raw_.begin(), raw_.end(), [&](Value value) { return value >= 0 && b.type(value) == at::kBool; });
+}
 
 const std::vector<PointwiseOp>& pointwise_ops() {
   static const std::vector<PointwiseOp> table = build_table();

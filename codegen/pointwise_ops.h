@@ -32,6 +32,14 @@ enum class DtypeRule : uint8_t {
   kDtypeArgument,   // result = the dtype given as argument 1; common = the first tensor's dtype
 };
 
+// What strides eager gives the result where its operands are not contiguous.
+enum class StrideRule : uint8_t {
+  kIterator,    // TensorIterator's: those of the operands
+  kReversed,    // the same, the op taking its two tensors the other way round
+  kContiguous,  // row-major, whatever the operands are
+  kCast,        // aten::to's
+};
+
 // Classes of common dtype a row can be compiled for; others are evaluated op by op.
 enum DtypeClass : uint8_t { kFloating = 1, kInteger = 2, kBoolean = 4, kAnyDtype = 7, kNumber = 3 };
 
@@ -58,6 +66,8 @@ class Lowering {
   at::ScalarType type() const { return register_type(common_); }
   at::ScalarType common() const { return common_; }
   at::ScalarType result() const { return result_; }
+  // Does a bool tensor take part?
+  bool any_bool() const;
   bool is_floating() const { return at::isFloatingType(common_); }
 
   // Shorthands, so that rows read like their formulas.
@@ -96,6 +106,7 @@ struct PointwiseOp {
   // Returns the result in the register type of the result dtype, or nullopt where these constants or dtypes
   // are not compiled (the op-by-op path then computes it, or raises what eager raises).
   std::optional<Value> (*lower)(const Lowering&);
+  StrideRule strides;
 
   c10::OperatorHandle handle() const;  // in the dispatcher
   const c10::FunctionSchema& schema() const { return handle().schema(); }

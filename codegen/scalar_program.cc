@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kOpcodeNames[] = {
     "load", "constant", "add",   "sub",  "mul",        "div",  "rem",       "neg", "abs", "floor", "ceil",
     "trunc", "round_even", "sqrt", "copysign", "and", "or", "xor", "not", "shl", "shr", "eq",
-    "ne", "lt", "le", "gt", "ge", "select", "cast", "round", "call"};
+    "ne", "lt", "le", "gt", "ge", "select", "fma", "cast", "round", "call"};
 constexpr const char* kMathNames[] = {
     "exp",  "exp2", "expm1", "log",  "log2",  "log10", "log1p", "sin", "cos",  "tan", "asin",  "acos",
     "atan", "sinh", "cosh",  "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "atan2", "hypot"};
@@ -112,6 +112,11 @@ Value ScalarBuilder::binary(Opcode opcode, Value a, Value b) {
 Value ScalarBuilder::select(Value condition, Value a, Value b) {
   TORCH_INTERNAL_ASSERT(type(condition) == at::kBool && type(a) == type(b));
   return append({.opcode = Opcode::kSelect, .type = type(a), .a = condition, .b = a, .c = b});
+}
+
+Value ScalarBuilder::fma(Value a, Value b, Value c) {
+  TORCH_INTERNAL_ASSERT(at::isFloatingType(type(a)) && type(a) == type(b) && type(a) == type(c));
+  return append({.opcode = Opcode::kFma, .type = type(a), .a = a, .b = b, .c = c});
 }
 
 Value ScalarBuilder::cast(Value a, at::ScalarType to) {

@@ -59,6 +59,7 @@ enum class Opcode : uint8_t {
   kGt,
   kGe,
   kSelect,  // a: bool, b and c of `type`
+  kFma,     // a * b + c rounded once, float or double: where ATen's own kernels do so
   // Between any two register types as a C++ static_cast, except: to bool is != 0 (NaN is true), and
   // float to integer goes as ATen's vector code has it: out of range is unspecified but never traps.
   kCast,
@@ -113,6 +114,7 @@ class ScalarBuilder {
   Value unary(Opcode opcode, Value a);
   Value binary(Opcode opcode, Value a, Value b);
   Value select(Value condition, Value a, Value b);
+  Value fma(Value a, Value b, Value c);
   Value cast(Value a, at::ScalarType type);
   Value round(Value a, at::ScalarType memory);
   Value call(Math math, Value a, Value b = -1);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "codegen/pointwise_ops.h"
+
 namespace scramjet::runtime {
 namespace {
 
@@ -72,7 +74,10 @@ KernelObject::KernelObject(codegen::Kernel kernel, KernelOptions options)
     : kernel_(std::move(kernel)),
       options_(options),
       label_("scramjet::fused_" + kernel_.name),
-      dependencies_(output_dependencies(kernel_)) {}
+      dependencies_(output_dependencies(kernel_)),
+      keeps_strides_(std::none_of(kernel_.nodes.begin(), kernel_.nodes.end(), [](const codegen::Node& node) {
+        return node.op->strides == codegen::StrideRule::kContiguous;
+      })) {}
 
 KernelObject::~KernelObject() { free_list(specialisations_.load()); }
 

@@ -58,6 +58,9 @@ class KernelObject : public torch::CustomClassHolder {
   // Bit k of element j: does output j depend on input k?
   const std::vector<uint64_t>& dependencies() const { return dependencies_; }
 
+  // Do outputs have the strides of inputs that all have the same?
+  bool keeps_strides() const { return keeps_strides_; }
+
   // Both find or make; made once, kept as long as the object, safe and lock-free to find under concurrent calls.
   const Specialisation& specialise(const codegen::InputType* inputs);
   const Variant& variant(const Specialisation& specialisation, const codegen::cpu::Access* access, size_t operands);
@@ -72,6 +75,7 @@ class KernelObject : public torch::CustomClassHolder {
   KernelOptions options_;
   std::string label_;
   std::vector<uint64_t> dependencies_;
+  bool keeps_strides_;
   std::atomic<Specialisation*> specialisations_{nullptr};
   std::mutex make_;
 };

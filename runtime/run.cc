@@ -1,6 +1,5 @@
 #include "runtime/run.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/autocast_mode.h>
@@ -12,6 +11,7 @@
 #include <optional>
 
 #include "codegen/evaluate.h"
+#include "runtime/eager_layout.h"
 #include "runtime/output_memory.h"
 
 namespace scramjet::runtime {
@@ -125,7 +125,7 @@ class Execution {
       }
     }
     if (model == nullptr) flat = false;
-    if (flat && !contiguous) flat = model->is_non_overlapping_and_dense() && !has_unit_dim(sizes_);
+    if (flat && !contiguous) flat = model->is_non_overlapping_and_dense() && !has_unit_dim(sizes_) && kernel_.keeps_strides();
     layout_ = flat ? Layout::kFlat : contiguous ? Layout::kContiguous : Layout::kOther;
     strides_ = c10::contiguous_strides(sizes_);
     if (flat && !contiguous) strides_.assign(model->strides().begin(), model->strides().end());
@@ -213,15 +213,10 @@ class Execution {
     return outputs;
   }
 
-  // The strides that eager gives follow from each op's operands in turn: ask it, on tensors without data.
   std::vector<at::Tensor> outputs_as_eager() {
-    std::vector<at::Tensor> shadows;
-    for (const at::Tensor& input : inputs_) {
-      shadows.push_back(at::detail::empty_strided_meta(input.sizes(), input.strides(), input.scalar_type()));
-    }
     std::vector<at::Tensor> outputs;
-    for (const at::Tensor& shadow : codegen::evaluate(kernel_.kernel(), shadows)) {
-      outputs.push_back(allocate_output(shadow.sizes(), shadow.strides(), shadow.scalar_type()));
+    for (const at::Tensor& shadow : eager_layout(kernel_.kernel(), inputs_)) {
+      outputs.push_back(allocate_output(shadow.sizes(), shadow.strides(), stores()[outputs.size()].memory));
     }
     return outputs;
   }

@@ -212,6 +212,7 @@ llvm::Value* VectorCode::translate(const Instruction& in, llvm::Value* a, llvm::
     case Opcode::kLe:
     case Opcode::kGt:
     case Opcode::kGe: return compare(in.opcode, a, b, operand_type);
+    case Opcode::kFma: return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
     case Opcode::kSelect: return b_.CreateSelect(a, b, c);
     case Opcode::kCast: return cast(a, operand_type, in.type);
     case Opcode::kRound: return from_memory(to_memory(a, in.memory), in.memory);

@@ -1,4 +1,4 @@
-"""Finds the CUDA toolkit: $CUDA_HOME, else where the nvcc on PATH lies, else /usr/local/cuda.
+"""Finds the CUDA toolkit: $CUDA_HOME (`none`: build without), else that of the nvcc on PATH, else /usr/local/cuda.
 
 A machine without one gets a repository of empty targets and HAS_CUDA = False: everything that needs
 no GPU still builds (//tools/bazel:cuda_library.bzl). A CUDA_HOME that names no toolkit is an error.
@@ -52,6 +52,8 @@ _ARCHS = ["80", "90", "100"]
 def _toolkit(ctx):
     """The toolkit's folder as a path, or None."""
     home = ctx.os.environ.get("CUDA_HOME", "")
+    if home == "none":
+        return None
     if home:
         if not ctx.path(home + "/bin/nvcc").exists:
             fail("CUDA_HOME is {}, which has no bin/nvcc: set it to a CUDA toolkit, or unset it".format(home))

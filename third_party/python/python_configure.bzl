@@ -24,14 +24,22 @@ toolchain(
 """
 
 def _python_configure_impl(ctx):
-    python = find_python(ctx)
+    # With a C++ libtorch, a library built here and the torch of a Python would be two torches in one
+    # process: what remains for Python are tests of scripts.
+    has_torch = not ctx.os.environ.get("LIBTORCH", "")
+    python = find_python(ctx) if has_torch else ctx.which("python3")
     if not python:
         fail("no Python with torch: run `./scramjet build` once, or set SCRAMJET_PYTHON=/path/to/python")
     ctx.file("BUILD", _BUILD.format(python = python))
+    ctx.file("defs.bzl", "PYTHON_HAS_TORCH = {}\n".format(has_torch))
 
 python_configure = repository_rule(
     implementation = _python_configure_impl,
-    environ = ["SCRAMJET_PYTHON"],
+    environ = [
+        "LIBTORCH",
+        "PATH",
+        "SCRAMJET_PYTHON",
+    ],
     local = True,
-    doc = "Registers the Python that has torch as the toolchain of py_test.",
+    doc = "The Python that has torch, as the toolchain of py_test, and @python//:defs.bzl.",
 )
