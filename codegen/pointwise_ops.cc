@@ -66,6 +66,12 @@ Lowered power_of_number(const Lowering& l) {
   return l.call(Math::kPow, x, l.x(1));
 }
 
+// self + value * tensor1 / tensor2. Eager refuses to divide integers.
+Lowered addcdiv(const Lowering& l) {
+  if (!l.is_floating_tensor(1) && !l.is_floating_tensor(2)) return std::nullopt;
+  return l.add(l.x(0), l.div(l.mul(l.x(3), l.x(1)), l.x(2)));
+}
+
 // std::max and std::min with NaN passed on from either side.
 Value maximum(const Lowering& l, Value a, Value c) {
   if (l.common() == at::kBool) return l.binary(Opcode::kOr, a, c);

@@ -68,6 +68,8 @@ class Lowering {
   at::ScalarType result() const { return result_; }
   // Does a bool tensor take part?
   bool any_bool() const;
+  // Is argument k a tensor of floating dtype, before its conversion?
+  bool is_floating_tensor(size_t k) const { return at::isFloatingType(b.type(raw_[k])); }
   bool is_floating() const { return at::isFloatingType(common_); }
 
   // Shorthands, so that rows read like their formulas.

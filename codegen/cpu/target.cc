@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 #include <llvm/ADT/StringMap.h>
-#include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
 
@@ -29,26 +28,34 @@ bool has(const char* feature) {
 
 bool host_supports(Target target) {
   switch (target) {
-    case Target::kAvx512: return has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") && has("f16c");
-    case Target::kAvx2: return has("avx2") && has("fma") && has("f16c");
-    default: return true;
+    case Target::kAvx512:
+      return has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") && has("f16c");
+    case Target::kAvx2:
+      return has("avx2") && has("fma") && has("f16c");
+    default:
+      return true;
   }
 }
 
 Target resolve(Target target) {
   if (target != Target::kHost) return target;
-  return host_supports(Target::kAvx512) ? Target::kAvx512 : host_supports(Target::kAvx2) ? Target::kAvx2 : Target::kSse;
+  return host_supports(Target::kAvx512) ? Target::kAvx512
+         : host_supports(Target::kAvx2) ? Target::kAvx2
+                                        : Target::kSse;
 }
 
 VectorUnit vector_unit(Target target) {
   switch (resolve(target)) {
-    case Target::kAvx512: return {64, 32};
-    case Target::kAvx2: return {32, 16};
-    default: return {16, 16};
+    case Target::kAvx512:
+      return {64, 32};
+    case Target::kAvx2:
+      return {32, 16};
+    default:
+      return {16, 16};
   }
 }
 
-std::unique_ptr<llvm::TargetMachine> make_target_machine(Target target) {
+llvm::orc::JITTargetMachineBuilder target_machine_builder(Target target) {
   initialise_llvm();
   auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
   const Target resolved = resolve(target);
@@ -57,13 +64,19 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(Target target) {
     builder.getFeatures() = llvm::SubtargetFeatures();
   }
   builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
-  // Fusing a multiply and an add only where the instructions ask for it (fast_math): eager does not.
+  // Fusing a multiply and an add only where the instructions ask for it (fast_math): eager does
+  // not.
   builder.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  return llvm::cantFail(builder.createTargetMachine());
+  return builder;
+}
+
+std::unique_ptr<llvm::TargetMachine> make_target_machine(Target target) {
+  return llvm::cantFail(target_machine_builder(target).createTargetMachine());
 }
 
 std::string target_description() {
-  return llvm::sys::getHostCPUName().str() + ", " + std::to_string(8 * vector_unit(Target::kHost).bytes) + "-bit vectors";
+  return llvm::sys::getHostCPUName().str() + ", " +
+         std::to_string(8 * vector_unit(Target::kHost).bytes) + "-bit vectors";
 }
 
 }  // namespace scramjet::codegen::cpu

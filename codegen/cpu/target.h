@@ -2,6 +2,7 @@
 
 // What to generate code for: LLVM's target machine and the vector registers it has.
 
+#include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/Target/TargetMachine.h>
 
 #include <memory>
@@ -19,7 +20,7 @@ struct VectorUnit {
 // kHost resolves to the best one; also initialises LLVM, once.
 Target resolve(Target target);
 VectorUnit vector_unit(Target target);
-bool host_supports(Target target);
+llvm::orc::JITTargetMachineBuilder target_machine_builder(Target target);
 std::unique_ptr<llvm::TargetMachine> make_target_machine(Target target);
 
 }  // namespace scramjet::codegen::cpu

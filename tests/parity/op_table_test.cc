@@ -162,7 +162,7 @@ TEST_P(OpTable, EveryLayout) {
 
 TEST_P(OpTable, MixedDtypes) {
   for (at::ScalarType first : dtypes()) {
-    for (at::ScalarType second : dtypes()) {
+    for (at::ScalarType second : {at::kFloat, at::kHalf, at::kLong, at::kByte, at::kBool}) {
       Case made = make_case(*GetParam(), first, 40);
       if (made.inputs.size() < 2) return;
       for (size_t k = 1; k < made.inputs.size(); ++k) {

@@ -86,9 +86,10 @@ compat() {
 
 write_compile_commands() {
   say "Asking Bazel how it compiles each file"
-  run_bazel build //... --keep_going --noshow_progress 2>/dev/null || say "the build failed: generated headers may be missing"
-  run_bazel aquery 'mnemonic("CppCompile", //...)' --output=jsonproto --noshow_progress 2>/dev/null |
-    "$(find_python)" tools/setup/compile_commands.py >compile_commands.json ||
+  local output_base
+  output_base=$(run_bazel info output_base 2>/dev/null)
+  run_bazel aquery 'mnemonic("CppCompile", //...)' --output=jsonproto 2>/dev/null |
+    "$(find_python)" tools/setup/compile_commands.py "$output_base" >compile_commands.json ||
     fail "$EXIT_FAILED" "bazel aquery failed: a BUILD file may be broken"
   say "Wrote compile_commands.json"
 }
