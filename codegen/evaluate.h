@@ -1,7 +1,8 @@
 #pragma once
 
 // The op-by-op path: a kernel computed by ATen, one dispatcher call a node, exactly as eager would.
-// It serves autograd, autocast, other devices, dtypes and layouts that are not compiled, and is the tests' oracle.
+// It serves autograd, autocast, other devices, dtypes and layouts that are not compiled, and is the
+// tests' oracle.
 
 #include <ATen/core/Tensor.h>
 

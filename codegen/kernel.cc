@@ -25,7 +25,8 @@ std::string constant_text(const c10::IValue& constant) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value);  // shortest that reads back exactly
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof(buffer), value);  // shortest that reads back exactly
   std::string text(buffer, end.ptr);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
@@ -62,7 +63,8 @@ class LineReader {
   int32_t integer() {
     int32_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (error != std::errc() || value < 0) fail(c10::str("expected a number at '", rest_.substr(0, 20), "'"));
+    if (error != std::errc() || value < 0)
+      fail(c10::str("expected a number at '", rest_.substr(0, 20), "'"));
     rest_.remove_prefix(end - rest_.data());
     skip_space();
     return value;
@@ -100,32 +102,46 @@ c10::IValue parse_constant(LineReader& line) {
   if (word == "false") return false;
   int64_t integer = 0;
   const char* last = word.data() + word.size();
-  if (const auto read = std::from_chars(word.data(), last, integer); read.ptr == last && read.ec == std::errc()) return integer;
+  if (const auto read = std::from_chars(word.data(), last, integer);
+      read.ptr == last && read.ec == std::errc())
+    return integer;
   double number = 0;
-  if (const auto read = std::from_chars(word.data(), last, number); read.ptr == last && read.ec == std::errc()) return number;
+  if (const auto read = std::from_chars(word.data(), last, number);
+      read.ptr == last && read.ec == std::errc())
+    return number;
   line.fail(c10::str("'", word, "' is not a constant"));
 }
 
 bool matches(const c10::IValue& constant, const c10::Type& type) {
   if (type.kind() == c10::TypeKind::OptionalType) {
-    return constant.isNone() || matches(constant, *type.expectRef<c10::OptionalType>().getElementType());
+    return constant.isNone() ||
+           matches(constant, *type.expectRef<c10::OptionalType>().getElementType());
   }
   switch (type.kind()) {
-    case c10::TypeKind::NumberType: return constant.isScalar();
-    case c10::TypeKind::FloatType: return constant.isDouble() || constant.isInt();
-    case c10::TypeKind::IntType: return constant.isInt();
-    case c10::TypeKind::BoolType: return constant.isBool();
-    case c10::TypeKind::StringType: return constant.isString();
-    default: return false;
+    case c10::TypeKind::NumberType:
+      return constant.isScalar();
+    case c10::TypeKind::FloatType:
+      return constant.isDouble() || constant.isInt();
+    case c10::TypeKind::IntType:
+      return constant.isInt();
+    case c10::TypeKind::BoolType:
+      return constant.isBool();
+    case c10::TypeKind::StringType:
+      return constant.isString();
+    default:
+      return false;
   }
 }
 
-bool takes_tensor(const c10::Type& type) { return type.isSubtypeOf(*c10::TensorType::get()) || type.kind() == c10::TypeKind::TensorType; }
+bool takes_tensor(const c10::Type& type) {
+  return type.isSubtypeOf(*c10::TensorType::get()) || type.kind() == c10::TypeKind::TensorType;
+}
 
 Node parse_node(LineReader& line, int32_t defined) {
   const std::string full(line.until("( "));
   const size_t dot = full.find('.');
-  const c10::OperatorName name{full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)};
+  const c10::OperatorName name{full.substr(0, dot),
+                               dot == std::string::npos ? "" : full.substr(dot + 1)};
   const PointwiseOp* op = find_pointwise_op(name);
   if (op == nullptr) line.fail(c10::str("unknown op '", full, "'"));
   Node node{op, {}};
@@ -137,12 +153,14 @@ Node parse_node(LineReader& line, int32_t defined) {
     if (line.at('%')) {
       argument.value = line.value(defined);
       any_tensor = true;
-      if (!takes_tensor(*expected.type())) line.fail(c10::str(full, ": argument '", expected.name(), "' is not a tensor"));
+      if (!takes_tensor(*expected.type()))
+        line.fail(c10::str(full, ": argument '", expected.name(), "' is not a tensor"));
     } else {
       argument.constant = parse_constant(line);
-      if (!matches(argument.constant, *expected.real_type()) && !matches(argument.constant, *expected.type())) {
-        line.fail(c10::str(full, ": argument '", expected.name(), "' wants ", expected.type()->str(), ", got ",
-                           constant_text(argument.constant)));
+      if (!matches(argument.constant, *expected.real_type()) &&
+          !matches(argument.constant, *expected.type())) {
+        line.fail(c10::str(full, ": argument '", expected.name(), "' wants ",
+                           expected.type()->str(), ", got ", constant_text(argument.constant)));
       }
     }
     node.arguments.push_back(std::move(argument));
@@ -152,7 +170,8 @@ Node parse_node(LineReader& line, int32_t defined) {
   if (!any_tensor) line.fail(c10::str(full, " has no tensor argument"));
   if (op->rule == DtypeRule::kDtypeArgument) {
     const int64_t dtype = node.arguments[1].constant.toInt();
-    if (dtype < 0 || dtype >= static_cast<int64_t>(at::ScalarType::Undefined)) line.fail(c10::str("no dtype has number ", dtype));
+    if (dtype < 0 || dtype >= static_cast<int64_t>(at::ScalarType::Undefined))
+      line.fail(c10::str("no dtype has number ", dtype));
   }
   return node;
 }
@@ -160,7 +179,8 @@ Node parse_node(LineReader& line, int32_t defined) {
 void check_name(const LineReader& line, std::string_view name) {
   if (name.empty() || name.size() > 100) line.fail("a kernel's name has 1 to 100 letters");
   for (char letter : name) {
-    if (!std::isalnum(static_cast<unsigned char>(letter)) && letter != '_') line.fail("a kernel's name has letters, digits and _ only");
+    if (!std::isalnum(static_cast<unsigned char>(letter)) && letter != '_')
+      line.fail("a kernel's name has letters, digits and _ only");
   }
 }
 
@@ -177,7 +197,8 @@ Kernel Kernel::parse(const std::string& text) {
     LineReader line(content, number);
     const int32_t defined = kernel.num_inputs + static_cast<int32_t>(kernel.nodes.size());
     if (state == kStart) {
-      if (!line.take(kHeader)) line.fail("expected 'kernel v1 NAME(INPUTS) {'; other versions are not known here");
+      if (!line.take(kHeader))
+        line.fail("expected 'kernel v1 NAME(INPUTS) {'; other versions are not known here");
       kernel.name = line.until("(");
       check_name(line, kernel.name);
       line.expect("(");
@@ -185,7 +206,8 @@ Kernel Kernel::parse(const std::string& text) {
       line.expect(")");
       line.expect("{");
       line.end();
-      if (kernel.num_inputs < 1 || static_cast<size_t>(kernel.num_inputs) > kMaxInputs) line.fail(c10::str("a kernel has 1 to ", kMaxInputs, " inputs"));
+      if (kernel.num_inputs < 1 || static_cast<size_t>(kernel.num_inputs) > kMaxInputs)
+        line.fail(c10::str("a kernel has 1 to ", kMaxInputs, " inputs"));
       state = kBody;
     } else if (state == kBody && line.take("return")) {
       do {
@@ -193,12 +215,15 @@ Kernel Kernel::parse(const std::string& text) {
         if (kernel.outputs.back() < kernel.num_inputs) line.fail("an input cannot be returned");
       } while (line.take(","));
       line.end();
-      if (kernel.outputs.size() > kMaxInputs) line.fail(c10::str("a kernel has at most ", kMaxInputs, " outputs"));
+      if (kernel.outputs.size() > kMaxInputs)
+        line.fail(c10::str("a kernel has at most ", kMaxInputs, " outputs"));
       state = kReturned;
     } else if (state == kBody) {
-      if (kernel.nodes.size() >= kMaxNodes) line.fail(c10::str("a kernel has at most ", kMaxNodes, " ops"));
+      if (kernel.nodes.size() >= kMaxNodes)
+        line.fail(c10::str("a kernel has at most ", kMaxNodes, " ops"));
       line.expect("%");
-      if (line.integer() != defined) line.fail(c10::str("values are numbered in order: expected %", defined));
+      if (line.integer() != defined)
+        line.fail(c10::str("values are numbered in order: expected %", defined));
       line.expect("=");
       kernel.nodes.push_back(parse_node(line, defined));
     } else if (state == kReturned) {

@@ -8,10 +8,11 @@
 //     return %3
 //   }
 //
-// %0 .. %(inputs-1) are the tensors passed in; each line is one row of the op table (pointwise_ops.h)
-// with every argument of its schema in order: a value, or a constant (2, 0.5, true, none, "tanh", inf).
-// A dtype is an int, as in TorchScript. The text is what a saved .pt carries, so parse() trusts nothing:
-// unknown ops, wrong arguments, forward references and excess size are errors that name the line.
+// %0 .. %(inputs-1) are the tensors passed in; each line is one row of the op table
+// (pointwise_ops.h) with every argument of its schema in order: a value, or a constant (2, 0.5,
+// true, none, "tanh", inf). A dtype is an int, as in TorchScript. The text is what a saved .pt
+// carries, so parse() trusts nothing: unknown ops, wrong arguments, forward references and excess
+// size are errors that name the line.
 
 #include <ATen/core/ivalue.h>
 
@@ -42,7 +43,8 @@ class Kernel {
   static constexpr size_t kMaxInputs = 64;
   static constexpr size_t kMaxNodes = 4096;
 
-  // Throws c10::ValueError "scramjet kernel, line N: reason" on anything that is not a valid kernel.
+  // Throws c10::ValueError "scramjet kernel, line N: reason" on anything that is not a valid
+  // kernel.
   static Kernel parse(const std::string& text);
   std::string text() const;
 
@@ -52,7 +54,8 @@ class Kernel {
   std::vector<int32_t> outputs;  // at least one; each the value of a node
 };
 
-// A name that says what a kernel holds: op names in order, runs counted ("relu_mul_50"), cut at 60 letters.
+// A name that says what a kernel holds: op names in order, runs counted ("relu_mul_50"), cut at 60
+// letters.
 std::string describe(const std::vector<Node>& nodes);
 
 }  // namespace scramjet::codegen

@@ -24,8 +24,10 @@ TEST(KernelText, ReadsBackWhatItWrites) {
 }
 
 TEST(KernelText, EveryConstantSurvives) {
-  for (const char* constant : {"0.1", "1e-45", "-0.0", "1e+300", "nan", "inf", "-inf", "9007199254740993", "2.0", "0.30000000000000004"}) {
-    const std::string text = std::string("kernel v1 mul(1) {\n  %1 = aten::mul.Scalar(%0, ") + constant + ")\n  return %1\n}\n";
+  for (const char* constant : {"0.1", "1e-45", "-0.0", "1e+300", "nan", "inf", "-inf",
+                               "9007199254740993", "2.0", "0.30000000000000004"}) {
+    const std::string text = std::string("kernel v1 mul(1) {\n  %1 = aten::mul.Scalar(%0, ") +
+                             constant + ")\n  return %1\n}\n";
     EXPECT_EQ(Kernel::parse(text).text(), text);
   }
 }
@@ -55,7 +57,8 @@ TEST(KernelText, BadTextIsRejectedByLineAndReason) {
       {head + "  %1 = aten::relu(%0, %0)\n", "line 2: expected ')'"},
       {head + "  %1 = aten::mul.Tensor(%0)\n", "line 2: expected ','"},
       {head + "  %1 = aten::gelu(%0, tanh)\n", "line 2: 'tanh' is not a constant"},
-      {head + "  %1 = aten::to.dtype(%0, 4000, false, false, none)\n", "line 2: no dtype has number 4000"},
+      {head + "  %1 = aten::to.dtype(%0, 4000, false, false, none)\n",
+       "line 2: no dtype has number 4000"},
       {head + "  %1 = aten::relu(%0)\n  return %0\n}\n", "line 3: an input cannot be returned"},
       {head + "  %1 = aten::relu(%0)\n  return %5\n}\n", "line 3: %5 is not defined"},
       {head + "  %1 = aten::relu(%0)\n}\n", "line 3: expected '%'"},
@@ -63,7 +66,8 @@ TEST(KernelText, BadTextIsRejectedByLineAndReason) {
       {head + "  %1 = aten::relu(%0)\n  return %1\n}\nmore\n", "line 5: unexpected 'more'"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_NE(complaint(text).find(expected), std::string::npos) << complaint(text) << "\nfor\n" << text;
+    EXPECT_NE(complaint(text).find(expected), std::string::npos) << complaint(text) << "\nfor\n"
+                                                                 << text;
   }
 }
 
@@ -82,13 +86,15 @@ TEST(KernelText, DamagedTextNeverCrashes) {
 
 TEST(KernelText, TooLongIsRejected) {
   std::string text = "kernel v1 k(1) {\n";
-  for (size_t k = 1; k <= Kernel::kMaxNodes + 1; ++k) text += "  %" + std::to_string(k) + " = aten::relu(%0)\n";
+  for (size_t k = 1; k <= Kernel::kMaxNodes + 1; ++k)
+    text += "  %" + std::to_string(k) + " = aten::relu(%0)\n";
   EXPECT_NE(complaint(text).find("at most"), std::string::npos);
 }
 
 TEST(Describe, CountsRuns) {
-  const Kernel kernel = Kernel::parse("kernel v1 x(1) {\n  %1 = aten::relu(%0)\n  %2 = aten::mul.Tensor(%1, %1)\n"
-                                      "  %3 = aten::mul.Tensor(%2, %1)\n  return %3\n}\n");
+  const Kernel kernel = Kernel::parse(
+      "kernel v1 x(1) {\n  %1 = aten::relu(%0)\n  %2 = aten::mul.Tensor(%1, %1)\n"
+      "  %3 = aten::mul.Tensor(%2, %1)\n  return %3\n}\n");
   EXPECT_EQ(describe(kernel.nodes), "relu_mul_2");
 }
 

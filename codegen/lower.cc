@@ -15,14 +15,16 @@ namespace {
 struct Typed {
   Value value;
   InputType type;
-  bool exact;  // holds a number of its dtype exactly: not an unrounded half or bfloat16 intermediate
+  bool
+      exact;  // holds a number of its dtype exactly: not an unrounded half or bfloat16 intermediate
 };
 
 bool is_reduced(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 // Numbers in these arguments take part in type promotion; alpha, value, weight and the rest do not.
 bool promotes(const std::string& argument) {
-  return argument == "self" || argument == "other" || argument == "exponent" || argument == "min" || argument == "max";
+  return argument == "self" || argument == "other" || argument == "exponent" || argument == "min" ||
+         argument == "max";
 }
 
 at::ScalarType default_dtype() { return c10::get_default_dtype_as_scalartype(); }
@@ -35,7 +37,8 @@ uint8_t dtype_class(at::ScalarType dtype) {
 
 class NodeLowering {
  public:
-  NodeLowering(ScalarBuilder& builder, const std::vector<Typed>& values, const Node& node, const LowerOptions& options)
+  NodeLowering(ScalarBuilder& builder, const std::vector<Typed>& values, const Node& node,
+               const LowerOptions& options)
       : builder_(builder), values_(values), node_(node), options_(options) {}
 
   // nullopt: not compiled, see reason().
@@ -50,7 +53,8 @@ class NodeLowering {
         raw[k] = values_[argument.value].value;
         operands[k] = convert(values_[argument.value]);
       } else if (argument.constant.isScalar() && node_.op->rule != DtypeRule::kDtypeArgument) {
-        if (!fits(argument.constant.toScalar())) return refuse(c10::str("with a number outside ", common_));
+        if (!fits(argument.constant.toScalar()))
+          return refuse(c10::str("with a number outside ", common_));
         operands[k] = number(argument.constant.toScalar());
       }
     }
@@ -58,7 +62,9 @@ class NodeLowering {
     if (!value) return refuse(c10::str("on ", common_, " with these constants"));
     const bool rounds = is_reduced(result_) && options_.round_like_eager;
     const bool cast = node_.op->rule == DtypeRule::kDtypeArgument;
-    return Typed{rounds ? builder_.round(*value, result_) : *value, {result_, zero_dim()}, !is_reduced(result_) || rounds || cast};
+    return Typed{rounds ? builder_.round(*value, result_) : *value,
+                 {result_, zero_dim()},
+                 !is_reduced(result_) || rounds || cast};
   }
 
   const std::string& reason() const { return reason_; }
@@ -110,7 +116,8 @@ class NodeLowering {
       case kPromoteToFloat:
       case kCompare:
         common_ = promote(0);
-        if (node_.op->rule == kPromoteToFloat && !at::isFloatingType(common_)) common_ = default_dtype();
+        if (node_.op->rule == kPromoteToFloat && !at::isFloatingType(common_))
+          common_ = default_dtype();
         result_ = node_.op->rule == kCompare ? at::kBool : common_;
         break;
       case kSelf:
@@ -127,7 +134,8 @@ class NodeLowering {
         result_ = static_cast<at::ScalarType>(node_.arguments[1].constant.toInt());
         break;
     }
-    if (register_type(common_) == at::ScalarType::Undefined || register_type(result_) == at::ScalarType::Undefined) {
+    if (register_type(common_) == at::ScalarType::Undefined ||
+        register_type(result_) == at::ScalarType::Undefined) {
       return refuse(c10::str("on ", common_)), false;
     }
     return check_tensors();
@@ -137,14 +145,18 @@ class NodeLowering {
     for (size_t k = 0; k < node_.arguments.size(); ++k) {
       if (!node_.arguments[k].is_value()) continue;
       const at::ScalarType dtype = values_[node_.arguments[k].value].type.dtype;
-      const bool mask = (node_.op->rule == DtypeRule::kBranches && k == 0) || (node_.op->rule == DtypeRule::kMasked && k == 1);
-      if (mask && dtype != at::kBool) return refuse(c10::str("with a ", dtype, " condition")), false;
-      if (!mask && node_.op->rule == DtypeRule::kSelf && dtype != common_) return refuse("on mixed dtypes"), false;
+      const bool mask = (node_.op->rule == DtypeRule::kBranches && k == 0) ||
+                        (node_.op->rule == DtypeRule::kMasked && k == 1);
+      if (mask && dtype != at::kBool)
+        return refuse(c10::str("with a ", dtype, " condition")), false;
+      if (!mask && node_.op->rule == DtypeRule::kSelf && dtype != common_)
+        return refuse("on mixed dtypes"), false;
     }
     return true;
   }
 
-  // A number of the op's, exact in an integer or bool common dtype? (Eager decides what happens where it is not.)
+  // A number of the op's, exact in an integer or bool common dtype? (Eager decides what happens
+  // where it is not.)
   bool fits(const at::Scalar& number) const {
     if (at::isFloatingType(common_)) return true;
     if (number.isBoolean()) return true;
@@ -154,11 +166,16 @@ class NodeLowering {
     }
     const int64_t value = number.to<int64_t>();
     switch (common_) {
-      case at::kByte: return value == static_cast<uint8_t>(value);
-      case at::kChar: return value == static_cast<int8_t>(value);
-      case at::kShort: return value == static_cast<int16_t>(value);
-      case at::kInt: return value == static_cast<int32_t>(value);
-      default: return true;
+      case at::kByte:
+        return value == static_cast<uint8_t>(value);
+      case at::kChar:
+        return value == static_cast<int8_t>(value);
+      case at::kShort:
+        return value == static_cast<int16_t>(value);
+      case at::kInt:
+        return value == static_cast<int32_t>(value);
+      default:
+        return true;
     }
   }
 
@@ -171,8 +188,9 @@ class NodeLowering {
     return rounds ? builder_.round(value, common_) : value;
   }
 
-  // A tensor operand in the common dtype. Where a small difference becomes a large one (comparisons, casts to
-  // integers), a half or bfloat16 intermediate is rounded first, so that the answer is eager's.
+  // A tensor operand in the common dtype. Where a small difference becomes a large one
+  // (comparisons, casts to integers), a half or bfloat16 intermediate is rounded first, so that the
+  // answer is eager's.
   Value convert(const Typed& operand) const {
     using enum DtypeRule;
     const DtypeRule rule = node_.op->rule;
@@ -206,7 +224,8 @@ std::optional<ScalarProgram> lower(const Kernel& kernel, const std::vector<Input
   }
   ScalarBuilder builder(memory);
   std::vector<Typed> values;
-  for (size_t k = 0; k < inputs.size(); ++k) values.push_back({builder.load(static_cast<int32_t>(k)), inputs[k], true});
+  for (size_t k = 0; k < inputs.size(); ++k)
+    values.push_back({builder.load(static_cast<int32_t>(k)), inputs[k], true});
   for (const Node& node : kernel.nodes) {
     NodeLowering lowering(builder, values, node, options);
     const auto typed = lowering.run();
@@ -216,7 +235,8 @@ std::optional<ScalarProgram> lower(const Kernel& kernel, const std::vector<Input
     }
     values.push_back(*typed);
   }
-  for (int32_t output : kernel.outputs) builder.store(values[output].value, values[output].type.dtype);
+  for (int32_t output : kernel.outputs)
+    builder.store(values[output].value, values[output].type.dtype);
   return builder.finish();
 }
 

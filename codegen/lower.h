@@ -1,6 +1,7 @@
 #pragma once
 
-// Kernel + input dtypes → ScalarProgram: dtype inference and lowering of each node by its table row.
+// Kernel + input dtypes → ScalarProgram: dtype inference and lowering of each node by its table
+// row.
 
 #include <optional>
 #include <string>
@@ -24,8 +25,8 @@ struct LowerOptions {
   bool round_like_eager = true;
 };
 
-// The program of `kernel` for inputs of these types, outputs in the kernel's order. nullopt where a node
-// cannot be compiled for them, with the reason ("aten::neg on Bool") in `*reason`.
+// The program of `kernel` for inputs of these types, outputs in the kernel's order. nullopt where a
+// node cannot be compiled for them, with the reason ("aten::neg on Bool") in `*reason`.
 std::optional<ScalarProgram> lower(const Kernel& kernel, const std::vector<InputType>& inputs,
                                    const LowerOptions& options, std::string* reason);
 

@@ -13,7 +13,8 @@ using Lowered = std::optional<Value>;
 
 // --- pieces of rows ---
 
-// a + sign * alpha * c, alpha being argument 2: one fused multiply-add, as at::vec::fmadd in ATen's ufunc_add.
+// a + sign * alpha * c, alpha being argument 2: one fused multiply-add, as at::vec::fmadd in ATen's
+// ufunc_add.
 Value plus_scaled(const Lowering& l, Value a, Value c, int sign) {
   if (l.number(2) == 1) return sign > 0 ? l.add(a, c) : l.sub(a, c);
   if (!l.is_floating()) return l.add(a, l.mul(l.x(2), c));
@@ -88,8 +89,12 @@ Value minimum(const Lowering& l, Value a, Value c) {
 }
 
 // Bounds that are not NaN: NaN and -0.0 in x pass through.
-Value at_least(const Lowering& l, Value x, Value bound) { return l.select(l.lt(x, bound), bound, x); }
-Value at_most(const Lowering& l, Value x, Value bound) { return l.select(l.gt(x, bound), bound, x); }
+Value at_least(const Lowering& l, Value x, Value bound) {
+  return l.select(l.lt(x, bound), bound, x);
+}
+Value at_most(const Lowering& l, Value x, Value bound) {
+  return l.select(l.gt(x, bound), bound, x);
+}
 
 // low and high are arguments, or -1.
 Lowered clamp(const Lowering& l, int low, int high) {
@@ -133,16 +138,22 @@ Lowered rounding(const Lowering& l, Opcode opcode) {
 
 double largest(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kHalf: return std::numeric_limits<c10::Half>::max();
-    case at::kBFloat16: return std::numeric_limits<c10::BFloat16>::max();
-    case at::kFloat: return std::numeric_limits<float>::max();
-    default: return std::numeric_limits<double>::max();
+    case at::kHalf:
+      return std::numeric_limits<c10::Half>::max();
+    case at::kBFloat16:
+      return std::numeric_limits<c10::BFloat16>::max();
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
   }
 }
 
 Lowered nan_to_num(const Lowering& l) {
   const double inf = std::numeric_limits<double>::infinity(), most = largest(l.common());
-  const auto or_default = [&](size_t k, double value) { return l.is_none(k) ? l.constant(value) : l.x(k); };
+  const auto or_default = [&](size_t k, double value) {
+    return l.is_none(k) ? l.constant(value) : l.x(k);
+  };
   const Value x = l.x(0);
   const Value not_low = l.select(l.eq(x, l.constant(-inf)), or_default(3, -most), x);
   const Value not_high = l.select(l.eq(x, l.constant(inf)), or_default(2, most), not_low);
@@ -161,7 +172,8 @@ Lowered gelu(const Lowering& l) {
   }
   if (l.string(1) != "tanh") return std::nullopt;
   const Value cube = l.mul(l.mul(x, x), x);
-  const Value inner = l.mul(l.constant(M_SQRT2 * M_2_SQRTPI * 0.5), l.add(x, l.mul(l.constant(0.044715), cube)));
+  const Value inner =
+      l.mul(l.constant(M_SQRT2 * M_2_SQRTPI * 0.5), l.add(x, l.mul(l.constant(0.044715), cube)));
   return l.mul(l.mul(half, x), l.add(one, l.call(Math::kTanh, inner)));
 }
 
@@ -197,11 +209,13 @@ Lowered to_dtype(const Lowering& l) {
 #include "codegen/pointwise_ops.inc"
 #undef SCRAMJET_POINTWISE
 
-// Nearly all rows go through TensorIterator; these are the ones that do not, or not in the order of their arguments.
+// Nearly all rows go through TensorIterator; these are the ones that do not, or not in the order of
+// their arguments.
 StrideRule stride_rule(const std::string& name, const std::string& overload) {
   if (name == "aten::to") return StrideRule::kCast;
   if (name == "aten::rsub") return StrideRule::kReversed;
-  const bool contiguous = name == "aten::masked_fill" || (name == "aten::pow" && overload == "Scalar");
+  const bool contiguous =
+      name == "aten::masked_fill" || (name == "aten::pow" && overload == "Scalar");
   return contiguous ? StrideRule::kContiguous : StrideRule::kIterator;
 }
 
@@ -209,7 +223,12 @@ std::vector<PointwiseOp> build_table() {
   using enum DtypeRule;
   std::vector<PointwiseOp> table;
 #define SCRAMJET_POINTWISE(identifier, name, overload, rule, classes, unrounded, ...) \
-  table.push_back({{name, overload}, rule, classes, unrounded, lower_##identifier, stride_rule(name, overload)});
+  table.push_back({{name, overload},                                                  \
+                   rule,                                                              \
+                   classes,                                                           \
+                   unrounded,                                                         \
+                   lower_##identifier,                                                \
+                   stride_rule(name, overload)});
 #include "codegen/pointwise_ops.inc"
 #undef SCRAMJET_POINTWISE
   return table;
@@ -218,7 +237,8 @@ std::vector<PointwiseOp> build_table() {
 }  // namespace
 
 bool Lowering::any_bool() const {
-  return std::any_of(raw_.begin(), raw_.end(), [&](Value value) { return value >= 0 && b.type(value) == at::kBool; });
+  return std::any_of(raw_.begin(), raw_.end(),
+                     [&](Value value) { return value >= 0 && b.type(value) == at::kBool; });
 }
 
 const std::vector<PointwiseOp>& pointwise_ops() {
@@ -240,7 +260,8 @@ c10::OperatorHandle PointwiseOp::handle() const {
   static std::unordered_map<const PointwiseOp*, c10::OperatorHandle> handles = [] {
     std::unordered_map<const PointwiseOp*, c10::OperatorHandle> found;
     for (const PointwiseOp& op : pointwise_ops()) {
-      found.emplace(&op, c10::Dispatcher::singleton().findSchemaOrThrow(op.name.name.c_str(), op.name.overload_name.c_str()));
+      found.emplace(&op, c10::Dispatcher::singleton().findSchemaOrThrow(
+                             op.name.name.c_str(), op.name.overload_name.c_str()));
     }
     return found;
   }();

@@ -2,9 +2,10 @@
 
 // The table of pointwise ops: one row an ATen overload, written once in pointwise_ops.inc.
 //
-// A row gives the op's name in the dispatcher (which knows its schema), how its dtypes come about, for which
-// dtypes it can be compiled, and its arithmetic in the primitives of ScalarProgram. The fuser's support check,
-// every code generator, the op-by-op path and the tests read this table; there is no second list of ops.
+// A row gives the op's name in the dispatcher (which knows its schema), how its dtypes come about,
+// for which dtypes it can be compiled, and its arithmetic in the primitives of ScalarProgram. The
+// fuser's support check, every code generator, the op-by-op path and the tests read this table;
+// there is no second list of ops.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/operator_name.h>
@@ -46,9 +47,10 @@ enum DtypeClass : uint8_t { kFloating = 1, kInteger = 2, kBoolean = 4, kAnyDtype
 // What a row's lowering sees: its arguments, already converted to the common dtype's register type.
 class Lowering {
  public:
-  // operands: by argument, the tensors and numbers converted to the common dtype; raw: the tensors as they are.
-  Lowering(ScalarBuilder& builder, const Node& node, const std::vector<Value>& operands, const std::vector<Value>& raw,
-           at::ScalarType common, at::ScalarType result)
+  // operands: by argument, the tensors and numbers converted to the common dtype; raw: the tensors
+  // as they are.
+  Lowering(ScalarBuilder& builder, const Node& node, const std::vector<Value>& operands,
+           const std::vector<Value>& raw, at::ScalarType common, at::ScalarType result)
       : b(builder), node_(node), operands_(operands), raw_(raw), common_(common), result_(result) {}
 
   ScalarBuilder& b;
@@ -102,11 +104,11 @@ struct PointwiseOp {
   c10::OperatorName name;
   DtypeRule rule;
   uint8_t classes;  // DtypeClass
-  // Numbers take part in float arithmetic unrounded when the common dtype is half or bfloat16 (add, mul and
-  // kin in ATen do this); elsewhere they are first rounded to the common dtype.
+  // Numbers take part in float arithmetic unrounded when the common dtype is half or bfloat16 (add,
+  // mul and kin in ATen do this); elsewhere they are first rounded to the common dtype.
   bool unrounded_numbers;
-  // Returns the result in the register type of the result dtype, or nullopt where these constants or dtypes
-  // are not compiled (the op-by-op path then computes it, or raises what eager raises).
+  // Returns the result in the register type of the result dtype, or nullopt where these constants
+  // or dtypes are not compiled (the op-by-op path then computes it, or raises what eager raises).
   std::optional<Value> (*lower)(const Lowering&);
   StrideRule strides;
 

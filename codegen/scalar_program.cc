@@ -9,12 +9,14 @@ namespace scramjet::codegen {
 namespace {
 
 constexpr const char* kOpcodeNames[] = {
-    "load", "constant", "add",   "sub",  "mul",        "div",  "rem",       "neg", "abs", "floor", "ceil",
-    "trunc", "round_even", "sqrt", "copysign", "and", "or", "xor", "not", "shl", "shr", "eq",
-    "ne", "lt", "le", "gt", "ge", "select", "fma", "cast", "round", "call"};
-constexpr const char* kMathNames[] = {
-    "exp",  "exp2", "expm1", "log",  "log2",  "log10", "log1p", "sin", "cos",  "tan", "asin",  "acos",
-    "atan", "sinh", "cosh",  "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "atan2", "hypot"};
+    "load", "constant", "add",  "sub",    "mul",        "div",  "rem",      "neg",
+    "abs",  "floor",    "ceil", "trunc",  "round_even", "sqrt", "copysign", "and",
+    "or",   "xor",      "not",  "shl",    "shr",        "eq",   "ne",       "lt",
+    "le",   "gt",       "ge",   "select", "fma",        "cast", "round",    "call"};
+constexpr const char* kMathNames[] = {"exp",   "exp2", "expm1", "log",  "log2",  "log10",
+                                      "log1p", "sin",  "cos",   "tan",  "asin",  "acos",
+                                      "atan",  "sinh", "cosh",  "tanh", "asinh", "acosh",
+                                      "atanh", "erf",  "erfc",  "pow",  "atan2", "hypot"};
 
 bool is_comparison(Opcode opcode) { return opcode >= Opcode::kEq && opcode <= Opcode::kGe; }
 
@@ -43,9 +45,11 @@ std::string ScalarProgram::to_string() const {
   std::ostringstream out;
   for (size_t k = 0; k < instructions.size(); ++k) {
     const Instruction& in = instructions[k];
-    out << '%' << k << " : " << c10::toString(in.type) << " = " << kOpcodeNames[static_cast<int>(in.opcode)];
+    out << '%' << k << " : " << c10::toString(in.type) << " = "
+        << kOpcodeNames[static_cast<int>(in.opcode)];
     if (in.opcode == Opcode::kCall) out << ' ' << kMathNames[static_cast<int>(in.math)];
-    if (in.opcode == Opcode::kLoad) out << " input " << in.index << " as " << c10::toString(in.memory);
+    if (in.opcode == Opcode::kLoad)
+      out << " input " << in.index << " as " << c10::toString(in.memory);
     if (in.opcode == Opcode::kRound) out << " to " << c10::toString(in.memory);
     if (in.opcode == Opcode::kConstant) {
       out.precision(17);
@@ -66,11 +70,21 @@ std::string ScalarProgram::to_string() const {
   return out.str();
 }
 
-ScalarBuilder::ScalarBuilder(std::vector<at::ScalarType> inputs) { program_.inputs = std::move(inputs); }
+ScalarBuilder::ScalarBuilder(std::vector<at::ScalarType> inputs) {
+  program_.inputs = std::move(inputs);
+}
 
 Value ScalarBuilder::append(const Instruction& in) {
-  const Key key{static_cast<int>(in.opcode), static_cast<int>(in.type), in.a, in.b, in.c, static_cast<int>(in.memory),
-                in.index, static_cast<int>(in.math), std::bit_cast<uint64_t>(in.f), in.i};
+  const Key key{static_cast<int>(in.opcode),
+                static_cast<int>(in.type),
+                in.a,
+                in.b,
+                in.c,
+                static_cast<int>(in.memory),
+                in.index,
+                static_cast<int>(in.math),
+                std::bit_cast<uint64_t>(in.f),
+                in.i};
   auto [at, inserted] = known_.try_emplace(key, static_cast<Value>(program_.instructions.size()));
   if (inserted) program_.instructions.push_back(in);
   return at->second;
@@ -78,7 +92,8 @@ Value ScalarBuilder::append(const Instruction& in) {
 
 Value ScalarBuilder::load(int32_t index) {
   const at::ScalarType memory = program_.inputs.at(index);
-  return append({.opcode = Opcode::kLoad, .type = register_type(memory), .memory = memory, .index = index});
+  return append(
+      {.opcode = Opcode::kLoad, .type = register_type(memory), .memory = memory, .index = index});
 }
 
 Value ScalarBuilder::constant(double value, at::ScalarType type) {
@@ -90,12 +105,23 @@ Value ScalarBuilder::constant(double value, at::ScalarType type) {
 Value ScalarBuilder::integer(int64_t value, at::ScalarType type) {
   if (at::isFloatingType(type)) return constant(static_cast<double>(value), type);
   switch (type) {  // wrap, as a C++ cast does
-    case at::kBool: value = value != 0; break;
-    case at::kChar: value = static_cast<int8_t>(value); break;
-    case at::kByte: value = static_cast<uint8_t>(value); break;
-    case at::kShort: value = static_cast<int16_t>(value); break;
-    case at::kInt: value = static_cast<int32_t>(value); break;
-    default: break;
+    case at::kBool:
+      value = value != 0;
+      break;
+    case at::kChar:
+      value = static_cast<int8_t>(value);
+      break;
+    case at::kByte:
+      value = static_cast<uint8_t>(value);
+      break;
+    case at::kShort:
+      value = static_cast<int16_t>(value);
+      break;
+    case at::kInt:
+      value = static_cast<int32_t>(value);
+      break;
+    default:
+      break;
   }
   return append({.opcode = Opcode::kConstant, .type = type, .i = value});
 }
@@ -105,8 +131,10 @@ Value ScalarBuilder::unary(Opcode opcode, Value a) {
 }
 
 Value ScalarBuilder::binary(Opcode opcode, Value a, Value b) {
-  TORCH_INTERNAL_ASSERT(type(a) == type(b), kOpcodeNames[static_cast<int>(opcode)], ": ", type(a), " and ", type(b));
-  return append({.opcode = opcode, .type = is_comparison(opcode) ? at::kBool : type(a), .a = a, .b = b});
+  TORCH_INTERNAL_ASSERT(type(a) == type(b), kOpcodeNames[static_cast<int>(opcode)], ": ", type(a),
+                        " and ", type(b));
+  return append(
+      {.opcode = opcode, .type = is_comparison(opcode) ? at::kBool : type(a), .a = a, .b = b});
 }
 
 Value ScalarBuilder::select(Value condition, Value a, Value b) {
@@ -139,7 +167,8 @@ Value ScalarBuilder::call(Math math, Value a, Value b) {
 }
 
 void ScalarBuilder::store(Value value, at::ScalarType memory) {
-  TORCH_INTERNAL_ASSERT(register_type(memory) == type(value), "store of ", type(value), " as ", memory);
+  TORCH_INTERNAL_ASSERT(register_type(memory) == type(value), "store of ", type(value), " as ",
+                        memory);
   program_.outputs.push_back({value, memory});
 }
 

@@ -10,8 +10,9 @@
 //   b.store(b.mul(x, b.constant(2.0, at::kFloat)), at::kHalf);
 //   ScalarProgram program = b.finish();
 //
-// Register types are float, double, int8/16/32/64, uint8 and bool. Half and bfloat16 exist in memory
-// only: load() widens them to float, store() rounds float to them (to nearest, ties to even; NaN stays NaN).
+// Register types are float, double, int8/16/32/64, uint8 and bool. Half and bfloat16 exist in
+// memory only: load() widens them to float, store() rounds float to them (to nearest, ties to even;
+// NaN stays NaN).
 
 #include <c10/core/ScalarType.h>
 
@@ -48,7 +49,8 @@ enum class Opcode : uint8_t {
   kOr,
   kXor,
   kNot,  // bool: logical; integers: bitwise
-  // Integers. A shift count outside [0, bits) gives 0 for kShl, and sign fill (uint8: 0) for kShr, as in ATen.
+  // Integers. A shift count outside [0, bits) gives 0 for kShl, and sign fill (uint8: 0) for kShr,
+  // as in ATen.
   kShl,
   kShr,
   // Operands of one type, result bool. Ordered: false on NaN, but kNe is true on NaN.
@@ -61,7 +63,8 @@ enum class Opcode : uint8_t {
   kSelect,  // a: bool, b and c of `type`
   kFma,     // a * b + c rounded once, float or double: where ATen's own kernels do so
   // Between any two register types as a C++ static_cast, except: to bool is != 0 (NaN is true), and
-  // float to integer goes as ATen's vector code has it: out of range is unspecified but never traps.
+  // float to integer goes as ATen's vector code has it: out of range is unspecified but never
+  // traps.
   kCast,
   kRound,  // float through half or bfloat16 (`memory`) and back: rounds a float register
   kCall,   // math function `math`, of one or two operands, float or double
@@ -69,19 +72,41 @@ enum class Opcode : uint8_t {
 
 // Functions with 1 ulp versions in Sleef. kPow, kAtan2 and kHypot take two operands.
 enum class Math : uint8_t {
-  kExp, kExp2, kExpm1, kLog, kLog2, kLog10, kLog1p, kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh,
-  kCosh, kTanh, kAsinh, kAcosh, kAtanh, kErf, kErfc, kPow, kAtan2, kHypot,
+  kExp,
+  kExp2,
+  kExpm1,
+  kLog,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kErf,
+  kErfc,
+  kPow,
+  kAtan2,
+  kHypot,
 };
 
 struct Instruction {
   Opcode opcode;
-  at::ScalarType type;                             // of the result, a register type
-  Value a = -1, b = -1, c = -1;                    // operands
-  at::ScalarType memory = at::ScalarType::Float;   // kLoad, kRound
-  int32_t index = 0;                               // kLoad
-  Math math = Math::kExp;                          // kCall
-  double f = 0;                                    // kConstant
-  int64_t i = 0;                                   // kConstant
+  at::ScalarType type;                            // of the result, a register type
+  Value a = -1, b = -1, c = -1;                   // operands
+  at::ScalarType memory = at::ScalarType::Float;  // kLoad, kRound
+  int32_t index = 0;                              // kLoad
+  Math math = Math::kExp;                         // kCall
+  double f = 0;                                   // kConstant
+  int64_t i = 0;                                  // kConstant
 };
 
 struct Store {

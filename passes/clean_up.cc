@@ -24,7 +24,9 @@ bool inline_calls(PassContext& context) {
   return count_nodes(context.graph->block()) != before;
 }
 
-bool propagate_constants(PassContext& context) { return torch::jit::ConstantPropagationImmutableTypes(context.graph); }
+bool propagate_constants(PassContext& context) {
+  return torch::jit::ConstantPropagationImmutableTypes(context.graph);
+}
 
 bool eliminate_dead_code(PassContext& context) {
   const size_t before = count_nodes(context.graph->block());

@@ -28,7 +28,8 @@ std::string op_name(const Node* node) {
 // Builds the kernel of one group, and the node that runs it in the group's place.
 class GroupRewriter {
  public:
-  explicit GroupRewriter(const std::vector<Node*>& group) : group_(group), inside_(group.begin(), group.end()) {}
+  explicit GroupRewriter(const std::vector<Node*>& group)
+      : group_(group), inside_(group.begin(), group.end()) {}
 
   FusedGroup rewrite() {
     collect_inputs();
@@ -46,8 +47,10 @@ class GroupRewriter {
   void collect_inputs() {
     for (const Node* node : group_) {
       for (const Value* input : node->inputs()) {
-        if (inside_.count(input->node()) || !input->type()->isSubtypeOf(*c10::TensorType::get())) continue;
-        if (ids_.try_emplace(input, static_cast<int32_t>(inputs_.size())).second) inputs_.push_back(const_cast<Value*>(input));
+        if (inside_.count(input->node()) || !input->type()->isSubtypeOf(*c10::TensorType::get()))
+          continue;
+        if (ids_.try_emplace(input, static_cast<int32_t>(inputs_.size())).second)
+          inputs_.push_back(const_cast<Value*>(input));
       }
     }
     kernel_.num_inputs = static_cast<int32_t>(inputs_.size());
@@ -58,20 +61,25 @@ class GroupRewriter {
     codegen::Node made{pointwise_row(node, &reason), {}};
     for (const Value* input : node->inputs()) {
       const auto id = ids_.find(input);
-      made.arguments.push_back(id != ids_.end() ? codegen::Argument{id->second, {}}
-                                                : codegen::Argument{-1, *torch::jit::toIValue(input)});
+      made.arguments.push_back(id != ids_.end()
+                                   ? codegen::Argument{id->second, {}}
+                                   : codegen::Argument{-1, *torch::jit::toIValue(input)});
     }
     ids_[node->output()] = kernel_.num_inputs + static_cast<int32_t>(kernel_.nodes.size());
     kernel_.nodes.push_back(std::move(made));
     fused.ops.push_back(op_name(node));
     const std::string line = source_line(node);
-    if (!line.empty() && std::find(fused.sources.begin(), fused.sources.end(), line) == fused.sources.end()) fused.sources.push_back(line);
+    if (!line.empty() &&
+        std::find(fused.sources.begin(), fused.sources.end(), line) == fused.sources.end())
+      fused.sources.push_back(line);
   }
 
   void add_outputs() {
     for (Node* node : group_) {
       const auto& uses = node->output()->uses();
-      const bool leaves = std::any_of(uses.begin(), uses.end(), [&](const torch::jit::Use& use) { return !inside_.count(use.user); });
+      const bool leaves = std::any_of(uses.begin(), uses.end(), [&](const torch::jit::Use& use) {
+        return !inside_.count(use.user);
+      });
       if (!leaves) continue;
       outputs_.push_back(node->output());
       kernel_.outputs.push_back(ids_.at(node->output()));
@@ -133,15 +141,18 @@ class PointwiseFuser {
     std::unordered_map<const Node*, std::string> reasons;
     std::unordered_set<const Node*> candidates;
     for (const Node* node : segment) {
-      if (node->blocks().empty() && pointwise_row(node, &reasons[node]) != nullptr) candidates.insert(node);
+      if (node->blocks().empty() && pointwise_row(node, &reasons[node]) != nullptr)
+        candidates.insert(node);
     }
     drop_escaping_casts(segment, candidates, reasons);
     const Grouping grouping = group_candidates(
-        segment, [&](const Node* node) { return candidates.count(node) != 0; }, Kernel::kMaxInputs / 2, Kernel::kMaxNodes);
+        segment, [&](const Node* node) { return candidates.count(node) != 0; },
+        Kernel::kMaxInputs / 2, Kernel::kMaxNodes);
     std::unordered_set<const Node*> fused;
     for (const auto& group : grouping.groups) fused.insert(group.begin(), group.end());
     for (const Node* node : segment) {
-      if (!fused.count(node)) report_outside(node, reasons[node].empty() ? "nothing to fuse it with" : reasons[node]);
+      if (!fused.count(node))
+        report_outside(node, reasons[node].empty() ? "nothing to fuse it with" : reasons[node]);
     }
     if (grouping.groups.empty()) return;
     reorder(segment, grouping.order);
@@ -152,15 +163,18 @@ class PointwiseFuser {
     }
   }
 
-  // aten::to returns its own input where the dtype is right already. Inside a group nobody sees that; elsewhere a
-  // later write would.
-  static void drop_escaping_casts(const std::vector<Node*>& segment, std::unordered_set<const Node*>& candidates,
+  // aten::to returns its own input where the dtype is right already. Inside a group nobody sees
+  // that; elsewhere a later write would.
+  static void drop_escaping_casts(const std::vector<Node*>& segment,
+                                  std::unordered_set<const Node*>& candidates,
                                   std::unordered_map<const Node*, std::string>& reasons) {
     for (auto at = segment.rbegin(); at != segment.rend(); ++at) {
       const Node* node = *at;
       if (node->kind() != c10::aten::to || !candidates.count(node)) continue;
       const auto& uses = node->output()->uses();
-      if (std::all_of(uses.begin(), uses.end(), [&](const torch::jit::Use& use) { return candidates.count(use.user) != 0; })) continue;
+      if (std::all_of(uses.begin(), uses.end(),
+                      [&](const torch::jit::Use& use) { return candidates.count(use.user) != 0; }))
+        continue;
       candidates.erase(node);
       reasons[node] = "its result, maybe an alias of its input, is used outside";
     }
@@ -175,13 +189,17 @@ class PointwiseFuser {
     std::string ignored;
     const bool in_table = node->blocks().empty() && pointwise_row(node, &ignored) != nullptr;
     const bool pointwise = in_table || is_tagged_pointwise(node);
-    if (!node->kind().is_aten() && !node->kind().is_prim()) return add_outside(node, reason, pointwise);
-    const bool call = node->kind() == c10::prim::CallMethod || node->kind() == c10::prim::CallFunction ||
+    if (!node->kind().is_aten() && !node->kind().is_prim())
+      return add_outside(node, reason, pointwise);
+    const bool call = node->kind() == c10::prim::CallMethod ||
+                      node->kind() == c10::prim::CallFunction ||
                       node->kind() == c10::prim::PythonOp || node->kind() == c10::prim::fork;
-    const bool tensor = std::any_of(node->outputs().begin(), node->outputs().end(), [](const Value* value) {
-      return value->type()->isSubtypeOf(*c10::TensorType::get());
-    });
-    if (call || (node->kind().is_aten() && tensor)) add_outside(node, pointwise || call ? reason : "not pointwise: runs in its library", pointwise);
+    const bool tensor = std::any_of(
+        node->outputs().begin(), node->outputs().end(),
+        [](const Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); });
+    if (call || (node->kind().is_aten() && tensor))
+      add_outside(node, pointwise || call ? reason : "not pointwise: runs in its library",
+                  pointwise);
   }
 
   void add_outside(const Node* node, const std::string& reason, bool pointwise) {

@@ -34,8 +34,12 @@ graph(%x : Tensor, %y : Tensor):
   %b : Tensor = aten::tanh(%a)
   %c : Tensor = aten::mul(%b, %a)
   return (%c))IR");
-  FileCheck().check("scramjet::run")->check_same("kernel v1 add_tanh_mul(2)")->check("prim::ListUnpack")
-      ->check_not("aten::tanh(%")->run(fuse(context));
+  FileCheck()
+      .check("scramjet::run")
+      ->check_same("kernel v1 add_tanh_mul(2)")
+      ->check("prim::ListUnpack")
+      ->check_not("aten::tanh(%")
+      ->run(fuse(context));
   ASSERT_EQ(context.report.groups.size(), 1u);
   EXPECT_EQ(context.report.groups[0].ops.size(), 3u);
 }
@@ -85,7 +89,11 @@ graph(%x : Tensor, %w : Tensor):
   %b : Tensor = aten::add(%a, %m, %one)
   %c : Tensor = aten::tanh(%b)
   return (%c))IR");
-  FileCheck().check("aten::relu(%")->check("aten::matmul")->check("kernel v1 add_tanh(2)")->run(fuse(context));
+  FileCheck()
+      .check("aten::relu(%")
+      ->check("aten::matmul")
+      ->check("kernel v1 add_tanh(2)")
+      ->run(fuse(context));
 }
 
 TEST(FusePointwise, PathThroughABranchCounts) {
@@ -132,7 +140,13 @@ graph(%x : Tensor, %c : bool, %n : int):
           -> (%true, %e)
       -> (%y)
   return (%r))IR");
-  FileCheck().check("block0")->check("relu_neg")->check("block1")->check("prim::Loop")->check("tanh_exp")->run(fuse(context));
+  FileCheck()
+      .check("block0")
+      ->check("relu_neg")
+      ->check("block1")
+      ->check("prim::Loop")
+      ->check("tanh_exp")
+      ->run(fuse(context));
   EXPECT_EQ(context.report.groups.size(), 2u);
 }
 

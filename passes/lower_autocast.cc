@@ -13,7 +13,8 @@ bool is_autocast(const Value* value) {
   const auto type = value->type()->cast<c10::ClassType>();
   if (!type || !type->name()) return false;
   const std::string name = type->name()->qualifiedName();
-  return name.find("amp.autocast_mode.") != std::string::npos;  // torch.amp's, torch.cpu.amp's and torch.cuda.amp's
+  return name.find("amp.autocast_mode.") !=
+         std::string::npos;  // torch.amp's, torch.cpu.amp's and torch.cuda.amp's
 }
 
 void list_regions(torch::jit::Block* block, std::vector<Node*>& found) {
@@ -49,7 +50,8 @@ bool lower_autocast(PassContext& context) {
     }
     std::vector<Value*> arguments;
     for (const char* name : {"device", "fast_dtype", "_enabled"}) {
-      arguments.push_back(context.graph->createGetAttr(node->input(0), name)->insertBefore(node)->output());
+      arguments.push_back(
+          context.graph->createGetAttr(node->input(0), name)->insertBefore(node)->output());
     }
     replace(node, "scramjet::enter_autocast", arguments);
   }

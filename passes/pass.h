@@ -1,6 +1,7 @@
 #pragma once
 
-// What a pass is: a function from a graph to the same graph, changed or not, that enters every block.
+// What a pass is: a function from a graph to the same graph, changed or not, that enters every
+// block.
 
 #include <torch/csrc/jit/ir/ir.h>
 
@@ -36,7 +37,8 @@ struct Report {
 struct PassContext {
   std::shared_ptr<torch::jit::Graph> graph;
   Report report;
-  // Rewrites still allowed, over all passes: to bisect a wrong answer to the one rewrite that causes it.
+  // Rewrites still allowed, over all passes: to bisect a wrong answer to the one rewrite that
+  // causes it.
   int64_t rewrite_budget = std::numeric_limits<int64_t>::max();
 
   // Every rewrite asks first; false: leave the graph as it is.
@@ -44,8 +46,8 @@ struct PassContext {
 };
 
 struct Pass {
-  const char* name;                    // stable, kebab-case
-  bool (*run)(PassContext& context);   // true: it changed the graph
+  const char* name;                   // stable, kebab-case
+  bool (*run)(PassContext& context);  // true: it changed the graph
 };
 
 // "file.py:12" of a node, or an empty string.

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "passes/clean_up.h"
+#include "passes/compare_elements.h"
 #include "passes/fuse_pointwise.h"
 #include "passes/lower_autocast.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 void check_names(const std::vector<std::string>& skip) {
   for (const std::string& name : skip) {
-    const bool known = std::any_of(pipeline().begin(), pipeline().end(), [&](const Pass& pass) { return name == pass.name; });
+    const bool known = std::any_of(pipeline().begin(), pipeline().end(),
+                                   [&](const Pass& pass) { return name == pass.name; });
     if (known) continue;
     std::string names;
     for (const Pass& pass : pipeline()) names += std::string(names.empty() ? "" : ", ") + pass.name;
@@ -28,16 +30,19 @@ const std::vector<Pass>& pipeline() {
       {"lower-autocast", lower_autocast},
       {"propagate-constants", propagate_constants},
       {"eliminate-dead-code", eliminate_dead_code},
+      {"compare-elements", compare_elements},
       {"fuse-pointwise", fuse_pointwise},
   };
   return passes;
 }
 
-Report run_pipeline(const std::shared_ptr<torch::jit::Graph>& graph, const PipelineOptions& options) {
+Report run_pipeline(const std::shared_ptr<torch::jit::Graph>& graph,
+                    const PipelineOptions& options) {
   check_names(options.skip);
   PassContext context{graph, {}, options.rewrite_budget};
   for (const Pass& pass : pipeline()) {
-    if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end()) continue;
+    if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end())
+      continue;
     const auto start = std::chrono::steady_clock::now();
     const bool changed = pass.run(context);
     if (changed) graph->lint();

@@ -32,6 +32,7 @@ const std::vector<Pass>& pipeline();
 
 // Runs the pipeline on `graph`, in place, and lints the graph after each pass that changed it.
 // Throws c10::ValueError for a name in `skip` that no pass has.
-Report run_pipeline(const std::shared_ptr<torch::jit::Graph>& graph, const PipelineOptions& options = {});
+Report run_pipeline(const std::shared_ptr<torch::jit::Graph>& graph,
+                    const PipelineOptions& options = {});
 
 }  // namespace scramjet::passes

@@ -20,7 +20,8 @@ thread_local std::vector<Saved> entered;
 
 void enter_autocast(const std::string& device, at::ScalarType dtype, bool enabled) {
   const c10::DeviceType type = c10::Device(device).type();
-  entered.push_back({type, at::autocast::is_autocast_enabled(type), at::autocast::get_autocast_dtype(type)});
+  entered.push_back(
+      {type, at::autocast::is_autocast_enabled(type), at::autocast::get_autocast_dtype(type)});
   at::autocast::set_autocast_enabled(type, enabled);
   at::autocast::set_autocast_dtype(type, dtype);
   at::autocast::increment_nesting();

@@ -1,6 +1,7 @@
 #pragma once
 
-// The autocast regions of a scripted graph, as scramjet::enter_autocast and scramjet::exit_autocast.
+// The autocast regions of a scripted graph, as scramjet::enter_autocast and
+// scramjet::exit_autocast.
 
 #include <c10/core/ScalarType.h>
 
@@ -13,7 +14,8 @@ namespace scramjet::runtime {
 void enter_autocast(const std::string& device, at::ScalarType dtype, bool enabled);
 void exit_autocast();
 
-// Leaves, when destroyed, every region entered on this thread since: an exception must not leave autocast on.
+// Leaves, when destroyed, every region entered on this thread since: an exception must not leave
+// autocast on.
 class AutocastRegionGuard {
  public:
   AutocastRegionGuard();

@@ -19,7 +19,8 @@ at::Tensor shadow(at::IntArrayRef sizes, at::IntArrayRef strides) {
 
 at::Tensor iterator_output(const std::vector<at::Tensor>& operands) {
   at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false).check_all_same_dtype(false).declare_static_dtype_and_device(at::kFloat, at::kMeta);
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).declare_static_dtype_and_device(
+      at::kFloat, at::kMeta);
   config.add_owned_output(at::Tensor());
   for (const at::Tensor& operand : operands) config.add_const_input(operand);
   return config.build().output(0);
@@ -31,8 +32,8 @@ at::Tensor contiguous_output(const std::vector<at::Tensor>& operands) {
   return shadow(sizes, c10::contiguous_strides(sizes));
 }
 
-// A cast keeps dense strides and makes others dense in the same order; one that changes nothing returns its input,
-// whose strides later ops order the same way.
+// A cast keeps dense strides and makes others dense in the same order; one that changes nothing
+// returns its input, whose strides later ops order the same way.
 at::Tensor cast_output(const at::Tensor& operand) {
   if (operand.is_non_overlapping_and_dense()) return operand;
   return shadow(operand.sizes(), at::infer_dense_strides(operand.sizes(), operand.strides()));
@@ -44,17 +45,23 @@ at::Tensor node_output(const codegen::Node& node, const std::vector<at::Tensor>&
     if (argument.is_value()) operands.push_back(values[argument.value]);
   }
   switch (node.op->strides) {
-    case StrideRule::kReversed: std::reverse(operands.begin(), operands.end()); break;
-    case StrideRule::kContiguous: return contiguous_output(operands);
-    case StrideRule::kCast: return cast_output(operands[0]);
-    case StrideRule::kIterator: break;
+    case StrideRule::kReversed:
+      std::reverse(operands.begin(), operands.end());
+      break;
+    case StrideRule::kContiguous:
+      return contiguous_output(operands);
+    case StrideRule::kCast:
+      return cast_output(operands[0]);
+    case StrideRule::kIterator:
+      break;
   }
   return iterator_output(operands);
 }
 
 }  // namespace
 
-std::vector<at::Tensor> eager_layout(const codegen::Kernel& kernel, const std::vector<at::Tensor>& inputs) {
+std::vector<at::Tensor> eager_layout(const codegen::Kernel& kernel,
+                                     const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> values;
   for (const at::Tensor& input : inputs) values.push_back(shadow(input.sizes(), input.strides()));
   for (const codegen::Node& node : kernel.nodes) values.push_back(node_output(node, values));

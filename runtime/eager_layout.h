@@ -10,8 +10,9 @@
 
 namespace scramjet::runtime {
 
-// Follows each op's operands in turn, on tensors without data (device meta; their dtype means nothing), because
-// strides depend on the order in which operands meet. Inputs must broadcast.
-std::vector<at::Tensor> eager_layout(const codegen::Kernel& kernel, const std::vector<at::Tensor>& inputs);
+// Follows each op's operands in turn, on tensors without data (device meta; their dtype means
+// nothing), because strides depend on the order in which operands meet. Inputs must broadcast.
+std::vector<at::Tensor> eager_layout(const codegen::Kernel& kernel,
+                                     const std::vector<at::Tensor>& inputs);
 
 }  // namespace scramjet::runtime

@@ -13,11 +13,12 @@ using codegen::cpu::Access;
 
 std::atomic<int64_t> compilation_count{0};
 
-// Equal programs compile once a process: a module that is saved and loaded again, or two with the same layers,
-// share their machine code.
+// Equal programs compile once a process: a module that is saved and loaded again, or two with the
+// same layers, share their machine code.
 class CodeCache {
  public:
-  std::shared_ptr<const codegen::cpu::CompiledKernel> get(const codegen::cpu::CompileSpec& spec, std::string* reason) {
+  std::shared_ptr<const codegen::cpu::CompiledKernel> get(const codegen::cpu::CompileSpec& spec,
+                                                          std::string* reason) {
     std::string key = spec.program.to_string();
     for (Access access : spec.access) key += static_cast<char>('0' + static_cast<int>(access));
     key += spec.fast_math ? 'f' : 'p';
@@ -75,9 +76,10 @@ KernelObject::KernelObject(codegen::Kernel kernel, KernelOptions options)
       options_(options),
       label_("scramjet::fused_" + kernel_.name),
       dependencies_(output_dependencies(kernel_)),
-      keeps_strides_(std::none_of(kernel_.nodes.begin(), kernel_.nodes.end(), [](const codegen::Node& node) {
-        return node.op->strides == codegen::StrideRule::kContiguous;
-      })) {}
+      keeps_strides_(
+          std::none_of(kernel_.nodes.begin(), kernel_.nodes.end(), [](const codegen::Node& node) {
+            return node.op->strides == codegen::StrideRule::kContiguous;
+          })) {}
 
 KernelObject::~KernelObject() { free_list(specialisations_.load()); }
 
@@ -104,7 +106,8 @@ std::string KernelObject::text() const {
 const Specialisation& KernelObject::specialise(const InputType* inputs) {
   const auto find = [&]() -> Specialisation* {
     Specialisation* at = specialisations_.load(std::memory_order_acquire);
-    while (at != nullptr && !std::equal(at->inputs.begin(), at->inputs.end(), inputs)) at = at->next;
+    while (at != nullptr && !std::equal(at->inputs.begin(), at->inputs.end(), inputs))
+      at = at->next;
     return at;
   };
   if (Specialisation* found = find()) return *found;
@@ -112,17 +115,20 @@ const Specialisation& KernelObject::specialise(const InputType* inputs) {
   if (Specialisation* found = find()) return *found;
   auto made = std::make_unique<Specialisation>();
   made->inputs.assign(inputs, inputs + kernel_.num_inputs);
-  made->program = codegen::lower(kernel_, made->inputs, {.round_like_eager = options_.round_like_eager}, &made->reason);
+  made->program = codegen::lower(kernel_, made->inputs,
+                                 {.round_like_eager = options_.round_like_eager}, &made->reason);
   made->next = specialisations_.load();
   specialisations_.store(made.get(), std::memory_order_release);
   return *made.release();
 }
 
-const Variant& KernelObject::variant(const Specialisation& specialisation, const Access* access, size_t operands) {
+const Variant& KernelObject::variant(const Specialisation& specialisation, const Access* access,
+                                     size_t operands) {
   auto& list = const_cast<Specialisation&>(specialisation).variants;
   const auto find = [&]() -> Variant* {
     Variant* at = list.load(std::memory_order_acquire);
-    while (at != nullptr && !std::equal(at->access.begin(), at->access.end(), access)) at = at->next;
+    while (at != nullptr && !std::equal(at->access.begin(), at->access.end(), access))
+      at = at->next;
     return at;
   };
   if (Variant* found = find()) return *found;
@@ -130,7 +136,8 @@ const Variant& KernelObject::variant(const Specialisation& specialisation, const
   if (Variant* found = find()) return *found;
   auto made = std::make_unique<Variant>();
   made->access.assign(access, access + operands);
-  made->code = code_cache().get({*specialisation.program, made->access, options_.fast_math, kernel_.name}, &made->reason);
+  made->code = code_cache().get(
+      {*specialisation.program, made->access, options_.fast_math, kernel_.name}, &made->reason);
   made->next = list.load();
   list.store(made.get(), std::memory_order_release);
   return *made.release();

@@ -1,6 +1,7 @@
 #pragma once
 
-// KernelObject: `scramjet::Kernel` in TorchScript. A codegen::Kernel with its machine code, by specialisation.
+// KernelObject: `scramjet::Kernel` in TorchScript. A codegen::Kernel with its machine code, by
+// specialisation.
 
 #include <ATen/core/ivalue.h>
 
@@ -47,13 +48,16 @@ class KernelObject : public torch::CustomClassHolder {
   KernelObject(codegen::Kernel kernel, KernelOptions options);
   ~KernelObject() override;
 
-  // The text that a .pt carries: the kernel's, with its options as comment-like first lines ("option fast_math").
+  // The text that a .pt carries: the kernel's, with its options as comment-like first lines
+  // ("option fast_math").
   static c10::intrusive_ptr<KernelObject> from_text(const std::string& text);
   std::string text() const;
 
   const codegen::Kernel& kernel() const { return kernel_; }
   const KernelOptions& options() const { return options_; }
-  const std::string& label() const { return label_; }  // "scramjet::fused_relu_mul_50", for profiles
+  const std::string& label() const {
+    return label_;
+  }  // "scramjet::fused_relu_mul_50", for profiles
 
   // Bit k of element j: does output j depend on input k?
   const std::vector<uint64_t>& dependencies() const { return dependencies_; }
@@ -61,9 +65,11 @@ class KernelObject : public torch::CustomClassHolder {
   // Do outputs have the strides of inputs that all have the same?
   bool keeps_strides() const { return keeps_strides_; }
 
-  // Both find or make; made once, kept as long as the object, safe and lock-free to find under concurrent calls.
+  // Both find or make; made once, kept as long as the object, safe and lock-free to find under
+  // concurrent calls.
   const Specialisation& specialise(const codegen::InputType* inputs);
-  const Variant& variant(const Specialisation& specialisation, const codegen::cpu::Access* access, size_t operands);
+  const Variant& variant(const Specialisation& specialisation, const codegen::cpu::Access* access,
+                         size_t operands);
 
   template <class F>
   void for_each_specialisation(F&& visit) const {

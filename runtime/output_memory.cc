@@ -14,12 +14,13 @@ namespace scramjet::runtime {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kSmallest = kHugePage;              // smaller outputs come from ATen's allocator
-constexpr size_t kMostCached = size_t{1} << 30;      // kept for reuse, over all sizes
+constexpr size_t kSmallest = kHugePage;          // smaller outputs come from ATen's allocator
+constexpr size_t kMostCached = size_t{1} << 30;  // kept for reuse, over all sizes
 
 size_t block_size(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
-// Blocks of whole huge pages, cached by exact size. The allocator is never destroyed: tensors may outlive statics.
+// Blocks of whole huge pages, cached by exact size. The allocator is never destroyed: tensors may
+// outlive statics.
 class BlockAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -65,7 +66,8 @@ class BlockAllocator final : public c10::Allocator {
       empty_cache();
       block = map(size);
     }
-    TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "scramjet: cannot allocate ", size, " bytes for an output");
+    TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "scramjet: cannot allocate ", size,
+                     " bytes for an output");
     const std::lock_guard lock(mutex_);
     sizes_[block] = size;
     return block;
@@ -73,7 +75,8 @@ class BlockAllocator final : public c10::Allocator {
 
   // mmap with the start on a huge page's boundary.
   static void* map(size_t size) {
-    char* start = static_cast<char*>(mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* start = static_cast<char*>(mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (start == MAP_FAILED) return nullptr;
     const size_t skip = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
     if (skip != 0) munmap(start, skip);
@@ -124,11 +127,14 @@ at::Tensor allocate_output(at::IntArrayRef sizes, at::IntArrayRef strides, at::S
 }
 
 bool is_reusable(const at::Tensor& tensor) {
-  if (tensor.use_count() != 1 || tensor.weak_use_count() != 1 || tensor.is_inference() != c10::InferenceMode::is_enabled()) return false;
+  if (tensor.use_count() != 1 || tensor.weak_use_count() != 1 ||
+      tensor.is_inference() != c10::InferenceMode::is_enabled())
+    return false;
   const c10::Storage& storage = tensor.storage();
   if (storage.use_count() != 1) return false;
   const c10::DeleterFnPtr deleter = storage.data_ptr().get_deleter();
-  return deleter != nullptr && (deleter == c10::GetCPUAllocator()->raw_deleter() || deleter == block_allocator().raw_deleter());
+  return deleter != nullptr && (deleter == c10::GetCPUAllocator()->raw_deleter() ||
+                                deleter == block_allocator().raw_deleter());
 }
 
 int64_t cached_output_bytes() { return block_allocator().cached_bytes(); }

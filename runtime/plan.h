@@ -1,6 +1,7 @@
 #pragma once
 
-// Plan: `scramjet::Plan` in TorchScript, the part of a compiled module that runs its optimised graph.
+// Plan: `scramjet::Plan` in TorchScript, the part of a compiled module that runs its optimised
+// graph.
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
@@ -24,8 +25,9 @@ class Plan : public torch::CustomClassHolder {
 
   const std::string& report() const { return report_; }
 
-  // Runs method kOptimisedMethod of `self` in torch's interpreter, without the profiling executor: the graph
-  // stays as it is, and call 1 takes the way of call 1000. stack: [self, inputs...] → [output].
+  // Runs method kOptimisedMethod of `self` in torch's interpreter, without the profiling executor:
+  // the graph stays as it is, and call 1 takes the way of call 1000. stack: [self, inputs...] →
+  // [output].
   void run(c10::ivalue::Object& self, torch::jit::Stack& stack);
 
  private:
@@ -33,7 +35,8 @@ class Plan : public torch::CustomClassHolder {
   const Program& program(c10::ivalue::Object& self);
 
   std::string report_;
-  std::atomic<Program*> programs_{nullptr};  // one per class: modules that were copied share their plan
+  std::atomic<Program*> programs_{
+      nullptr};  // one per class: modules that were copied share their plan
   std::mutex make_;
 };
 

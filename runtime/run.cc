@@ -13,6 +13,7 @@
 #include "codegen/evaluate.h"
 #include "runtime/eager_layout.h"
 #include "runtime/output_memory.h"
+#include "runtime/plain_tensor.h"
 
 namespace scramjet::runtime {
 namespace {
@@ -23,19 +24,6 @@ using codegen::cpu::Access;
 constexpr size_t kInline = 8;  // operands that need no heap
 using Pointers = c10::SmallVector<char*, kInline>;
 using Sizes = c10::SmallVector<int64_t, 6>;
-
-// Dispatch keys of a plain CPU tensor; any other key asks for behaviour that only the dispatcher knows.
-constexpr c10::DispatchKeySet kPlainKeys = c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView}) |
-                                           c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset;
-
-const char* why_not_plain(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "an undefined tensor";
-  if (!tensor.is_cpu()) return "a tensor that is not on the CPU";
-  // The backend's bit stays in such a difference; what counts is a functionality beyond the plain ones.
-  if ((tensor.key_set() - kPlainKeys).highestFunctionalityKey() != c10::DispatchKey::Undefined) return "a tensor with further dispatch keys (sparse, quantised, conjugate, a subclass)";
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return "a wrapped number";
-  return nullptr;
-}
 
 const char* why_not_mode(const std::vector<at::Tensor>& inputs) {
   if (at::autocast::is_autocast_enabled(at::kCPU)) return "autocast is on";
@@ -67,9 +55,9 @@ std::optional<Sizes> broadcast_sizes(const std::vector<at::Tensor>& inputs, uint
 
 // How the operands lie in memory, as far as the choice of loop and output strides goes.
 enum class Layout {
-  kFlat,         // every input is one dense run over all elements in the same order, or a single element
-  kContiguous,   // row-major inputs, some broadcast: row-major outputs
-  kOther,        // ask eager for the outputs' strides
+  kFlat,  // every input is one dense run over all elements in the same order, or a single element
+  kContiguous,  // row-major inputs, some broadcast: row-major outputs
+  kOther,       // ask eager for the outputs' strides
 };
 
 bool has_unit_dim(at::IntArrayRef sizes) {
@@ -78,17 +66,20 @@ bool has_unit_dim(at::IntArrayRef sizes) {
 
 class Execution {
  public:
-  Execution(KernelObject& kernel, std::vector<at::Tensor>& inputs) : kernel_(kernel), inputs_(inputs) {}
+  Execution(KernelObject& kernel, std::vector<at::Tensor>& inputs)
+      : kernel_(kernel), inputs_(inputs) {}
 
   // False, with the reason, where machine code does not apply.
   bool prepare(std::string* reason) {
     const auto refuse = [&](const char* why) { return *reason = why, false; };
     for (const at::Tensor& tensor : inputs_) {
       if (const char* why = why_not_plain(tensor)) return refuse(why);
+      if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return refuse("a wrapped number");
     }
     if (const char* why = why_not_mode(inputs_)) return refuse(why);
     c10::SmallVector<InputType, kInline> types;
-    for (const at::Tensor& tensor : inputs_) types.push_back({tensor.scalar_type(), tensor.dim() == 0});
+    for (const at::Tensor& tensor : inputs_)
+      types.push_back({tensor.scalar_type(), tensor.dim() == 0});
     specialisation_ = &kernel_.specialise(types.data());
     if (!specialisation_->program) return *reason = specialisation_->reason, false;
 
@@ -99,7 +90,8 @@ class Execution {
     numel_ = c10::multiply_integers(sizes_);
     if (numel_ == 0) return refuse("no elements");
     for (uint64_t needed : kernel_.dependencies()) {
-      if (broadcast_sizes(inputs_, needed) != sizes_) return refuse("an output smaller than another operand");
+      if (broadcast_sizes(inputs_, needed) != sizes_)
+        return refuse("an output smaller than another operand");
     }
     choose_layout();
     return true;
@@ -125,7 +117,9 @@ class Execution {
       }
     }
     if (model == nullptr) flat = false;
-    if (flat && !contiguous) flat = model->is_non_overlapping_and_dense() && !has_unit_dim(sizes_) && kernel_.keeps_strides();
+    if (flat && !contiguous)
+      flat =
+          model->is_non_overlapping_and_dense() && !has_unit_dim(sizes_) && kernel_.keeps_strides();
     layout_ = flat ? Layout::kFlat : contiguous ? Layout::kContiguous : Layout::kOther;
     strides_ = c10::contiguous_strides(sizes_);
     if (flat && !contiguous) strides_.assign(model->strides().begin(), model->strides().end());
@@ -136,8 +130,8 @@ class Execution {
   at::Tensor make_output(size_t k) {
     const at::ScalarType dtype = stores()[k].memory;
     for (at::Tensor& tensor : inputs_) {
-      if (tensor.defined() && tensor.scalar_type() == dtype && is_full(tensor) && tensor.strides() == at::IntArrayRef(strides_) &&
-          is_reusable(tensor)) {
+      if (tensor.defined() && tensor.scalar_type() == dtype && is_full(tensor) &&
+          tensor.strides() == at::IntArrayRef(strides_) && is_reusable(tensor)) {
         return std::move(tensor);
       }
     }
@@ -149,7 +143,8 @@ class Execution {
     c10::SmallVector<Access, kInline> access(count, Access::kContiguous);
     c10::SmallVector<int64_t, kInline> element_sizes;
     c10::SmallVector<int64_t, 2 * kInline> strides;
-    for (const codegen::Store& store : stores()) strides.push_back(static_cast<int64_t>(c10::elementSize(store.memory)));
+    for (const codegen::Store& store : stores())
+      strides.push_back(static_cast<int64_t>(c10::elementSize(store.memory)));
     Pointers inputs;
     for (const at::Tensor& tensor : inputs_) {
       const bool whole = tensor.numel() == numel_;
@@ -183,7 +178,8 @@ class Execution {
   }
 
   std::optional<std::vector<at::Tensor>> run_strided(std::string* reason) {
-    std::vector<at::Tensor> outputs = layout_ == Layout::kContiguous ? contiguous_outputs() : outputs_as_eager();
+    std::vector<at::Tensor> outputs =
+        layout_ == Layout::kContiguous ? contiguous_outputs() : outputs_as_eager();
     at::TensorIteratorConfig config;
     config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
     for (const at::Tensor& output : outputs) config.add_output(output);
@@ -191,7 +187,8 @@ class Execution {
     at::TensorIterator iterator = config.build();
     const size_t operands = outputs.size() + inputs_.size();
     c10::SmallVector<Access, kInline> access;
-    for (size_t k = 0; k < operands; ++k) access.push_back(access_of(iterator, static_cast<int>(k)));
+    for (size_t k = 0; k < operands; ++k)
+      access.push_back(access_of(iterator, static_cast<int>(k)));
     const Variant& variant = kernel_.variant(*specialisation_, access.data(), operands);
     if (!variant.code) return *reason = variant.reason, std::nullopt;
     iterator.for_each(variant.code->loop(), at::internal::GRAIN_SIZE);
@@ -209,14 +206,16 @@ class Execution {
 
   std::vector<at::Tensor> contiguous_outputs() {
     std::vector<at::Tensor> outputs;
-    for (const codegen::Store& store : stores()) outputs.push_back(allocate_output(sizes_, strides_, store.memory));
+    for (const codegen::Store& store : stores())
+      outputs.push_back(allocate_output(sizes_, strides_, store.memory));
     return outputs;
   }
 
   std::vector<at::Tensor> outputs_as_eager() {
     std::vector<at::Tensor> outputs;
     for (const at::Tensor& shadow : eager_layout(kernel_.kernel(), inputs_)) {
-      outputs.push_back(allocate_output(shadow.sizes(), shadow.strides(), stores()[outputs.size()].memory));
+      outputs.push_back(
+          allocate_output(shadow.sizes(), shadow.strides(), stores()[outputs.size()].memory));
     }
     return outputs;
   }
@@ -233,8 +232,9 @@ class Execution {
 }  // namespace
 
 std::vector<at::Tensor> run(KernelObject& kernel, std::vector<at::Tensor> inputs) {
-  TORCH_CHECK_VALUE(inputs.size() == static_cast<size_t>(kernel.kernel().num_inputs), "scramjet::run: kernel ",
-                    kernel.kernel().name, " takes ", kernel.kernel().num_inputs, " inputs, got ", inputs.size());
+  TORCH_CHECK_VALUE(inputs.size() == static_cast<size_t>(kernel.kernel().num_inputs),
+                    "scramjet::run: kernel ", kernel.kernel().name, " takes ",
+                    kernel.kernel().num_inputs, " inputs, got ", inputs.size());
   RECORD_FUNCTION(kernel.label().c_str(), c10::ArrayRef<const c10::IValue>{});
   std::string reason;
   {

@@ -10,9 +10,9 @@
 
 namespace scramjet::runtime {
 
-// The kernel's outputs, as eager would give them: values, dtypes, sizes, strides. Runs machine code where the
-// inputs allow it; for the rest (autograd, autocast, other devices, dtypes that are not compiled, errors that
-// eager raises) it goes op by op through ATen.
+// The kernel's outputs, as eager would give them: values, dtypes, sizes, strides. Runs machine code
+// where the inputs allow it; for the rest (autograd, autocast, other devices, dtypes that are not
+// compiled, errors that eager raises) it goes op by op through ATen.
 //
 // `inputs` is consumed: an input whose last reference it holds may become an output's memory.
 std::vector<at::Tensor> run(KernelObject& kernel, std::vector<at::Tensor> inputs);

@@ -26,12 +26,15 @@ using torch::jit::Value;
 constexpr const char* kKernelAttribute = "_scramjet_kernel_";
 
 void check_options(const CompileOptions& options) {
-  TORCH_CHECK_VALUE(options.dynamic, "scramjet::compile: option 'dynamic' = false is not available yet; one machine "
+  TORCH_CHECK_VALUE(options.dynamic,
+                    "scramjet::compile: option 'dynamic' = false is not available yet; one machine "
                     "code already serves every size, so leave it at true");
-  TORCH_CHECK_VALUE(options.mode == "default", "scramjet::compile: option 'mode' = \"", options.mode,
-                    "\" is not available yet; expected \"default\"");
-  TORCH_CHECK_VALUE(!options.async, "scramjet::compile: option 'async' is not available yet; expected false");
-  TORCH_CHECK_VALUE(options.rewrite_budget >= 0, "scramjet::compile: option 'rewrite_budget' must be 0 or more, got ",
+  TORCH_CHECK_VALUE(options.mode == "default", "scramjet::compile: option 'mode' = \"",
+                    options.mode, "\" is not available yet; expected \"default\"");
+  TORCH_CHECK_VALUE(!options.async,
+                    "scramjet::compile: option 'async' is not available yet; expected false");
+  TORCH_CHECK_VALUE(options.rewrite_budget >= 0,
+                    "scramjet::compile: option 'rewrite_budget' must be 0 or more, got ",
                     options.rewrite_budget);
 }
 
@@ -40,7 +43,8 @@ passes::PipelineOptions pipeline_options(const CompileOptions& options) {
   if (codegen::debug_dumps_enabled()) {
     pipeline.on_stage = [](const passes::StageResult& stage) {
       std::ostringstream text;
-      text << "# " << stage.pass << ": " << (stage.changed ? "changed" : "(unchanged)") << ", " << stage.milliseconds << " ms\n";
+      text << "# " << stage.pass << ": " << (stage.changed ? "changed" : "(unchanged)") << ", "
+           << stage.milliseconds << " ms\n";
       if (stage.changed) text << stage.graph;
       codegen::debug_dump(stage.pass + ".graph", text.str());
     };
@@ -51,9 +55,9 @@ passes::PipelineOptions pipeline_options(const CompileOptions& options) {
 void check_fullgraph(const passes::Report& report) {
   for (const passes::OutsideOp& op : report.outside) {
     const bool call = op.op.rfind("prim::", 0) == 0;
-    TORCH_CHECK_VALUE(!op.pointwise && !call, "scramjet::compile: option 'fullgraph': ", op.op, " at ",
-                      op.source.empty() ? "an unknown line" : op.source, " stays outside: ", op.reason,
-                      "\n", report_text(report));
+    TORCH_CHECK_VALUE(!op.pointwise && !call, "scramjet::compile: option 'fullgraph': ", op.op,
+                      " at ", op.source.empty() ? "an unknown line" : op.source,
+                      " stays outside: ", op.reason, "\n", report_text(report));
   }
 }
 
@@ -75,9 +79,11 @@ void attach_kernels(Module& module, Graph& graph, const runtime::KernelOptions& 
     Value*& kernel = kernels[text];
     if (kernel == nullptr) {
       const std::string name = kKernelAttribute + std::to_string(kernels.size() - 1);
-      auto object = c10::make_intrusive<runtime::KernelObject>(codegen::Kernel::parse(text), options);
-      module.register_attribute(name, c10::getCustomClassType<c10::intrusive_ptr<runtime::KernelObject>>(),
-                                c10::IValue(std::move(object)));
+      auto object =
+          c10::make_intrusive<runtime::KernelObject>(codegen::Kernel::parse(text), options);
+      module.register_attribute(
+          name, c10::getCustomClassType<c10::intrusive_ptr<runtime::KernelObject>>(),
+          c10::IValue(std::move(object)));
       Node* get = graph.createGetAttr(graph.inputs()[0], name)->insertBefore(first);
       kernel = get->output();
     }
@@ -86,9 +92,11 @@ void attach_kernels(Module& module, Graph& graph, const runtime::KernelOptions& 
   }
 }
 
-void add_method(const Module& module, const std::string& name, const std::shared_ptr<Graph>& graph) {
+void add_method(const Module& module, const std::string& name,
+                const std::shared_ptr<Graph>& graph) {
   const auto type = module.type();
-  auto* function = module._ivalue()->compilation_unit()->create_function(c10::QualifiedName(*type->name(), name), graph);
+  auto* function = module._ivalue()->compilation_unit()->create_function(
+      c10::QualifiedName(*type->name(), name), graph);
   type->addMethod(function);
 }
 
@@ -105,11 +113,12 @@ void forward_through_plan(Graph& graph) {
   Node* plan = graph.insertNode(graph.createGetAttr(inputs[0], runtime::kPlanAttribute));
   Node* list = graph.insertNode(graph.create(c10::prim::ListConstruct, inputs.slice(1)));
   list->output()->setType(c10::ListType::create(c10::AnyType::get()));
-  Node* call = graph.insertNode(
-      graph.create(c10::Symbol::fromQualString("scramjet::call"), {plan->output(), inputs[0], list->output()}));
+  Node* call = graph.insertNode(graph.create(c10::Symbol::fromQualString("scramjet::call"),
+                                             {plan->output(), inputs[0], list->output()}));
   call->output()->setType(c10::AnyType::get());
-  Value* output = result->kind() == c10::TypeKind::NoneType ? graph.insertConstant(c10::IValue())
-                                                            : graph.insertUncheckedCast(call->output(), result);
+  Value* output = result->kind() == c10::TypeKind::NoneType
+                      ? graph.insertConstant(c10::IValue())
+                      : graph.insertUncheckedCast(call->output(), result);
   graph.registerOutput(output);
 }
 
@@ -127,19 +136,22 @@ std::string kernel_summaries(const Module& module) {
 
 Module compile(const Module& module, const CompileOptions& options) {
   check_options(options);
-  TORCH_CHECK_VALUE(module.find_method("forward").has_value(), "scramjet::compile: argument 'module': ",
-                    module.type()->repr_str(), " has no method forward");
+  TORCH_CHECK_VALUE(module.find_method("forward").has_value(),
+                    "scramjet::compile: argument 'module': ", module.type()->repr_str(),
+                    " has no method forward");
   if (module.hasattr(runtime::kPlanAttribute)) return module;
 
   Module compiled = options.freeze ? torch::jit::freeze(module) : module.clone(/*inplace=*/true);
-  const auto forward = torch::jit::toGraphFunction(compiled.get_method("forward").function()).graph();
+  const auto forward =
+      torch::jit::toGraphFunction(compiled.get_method("forward").function()).graph();
   const std::shared_ptr<Graph> graph = forward->copy();
   codegen::debug_dump("input.graph", graph->toString());
 
   const passes::Report report = passes::run_pipeline(graph, pipeline_options(options));
   if (options.fullgraph) check_fullgraph(report);
   attach_kernels(compiled, *graph, {options.fast_math, options.round_like_eager});
-  compiled.register_attribute(runtime::kPlanAttribute, c10::getCustomClassType<c10::intrusive_ptr<runtime::Plan>>(),
+  compiled.register_attribute(runtime::kPlanAttribute,
+                              c10::getCustomClassType<c10::intrusive_ptr<runtime::Plan>>(),
                               c10::IValue(c10::make_intrusive<runtime::Plan>(report_text(report))));
   graph->lint();
   add_method(compiled, runtime::kOptimisedMethod, graph);
@@ -150,9 +162,11 @@ Module compile(const Module& module, const CompileOptions& options) {
 }
 
 std::string explain(const Module& compiled) {
-  TORCH_CHECK_VALUE(compiled.hasattr(runtime::kPlanAttribute), "scramjet::explain: argument 'compiled': ",
-                    compiled.type()->repr_str(), " was not made by scramjet::compile");
-  std::string text = compiled.attr(runtime::kPlanAttribute).toCustomClass<runtime::Plan>()->report();
+  TORCH_CHECK_VALUE(compiled.hasattr(runtime::kPlanAttribute),
+                    "scramjet::explain: argument 'compiled': ", compiled.type()->repr_str(),
+                    " was not made by scramjet::compile");
+  std::string text =
+      compiled.attr(runtime::kPlanAttribute).toCustomClass<runtime::Plan>()->report();
   const std::string kernels = kernel_summaries(compiled);
   text += kernels.empty() ? "no group has run yet\n" : "at run time\n" + kernels;
   return text + std::to_string(compilations()) + " compilations in this process\n";

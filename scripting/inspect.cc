@@ -13,7 +13,8 @@ std::string machine_code(const runtime::KernelObject& kernel, const std::string&
   kernel.for_each_specialisation([&](const runtime::Specialisation& at) {
     for (const runtime::Variant* v = at.variants; v != nullptr; v = v->next) {
       if (!v->code) continue;
-      const codegen::cpu::CompileSpec spec{*at.program, v->access, kernel.options().fast_math, kernel.kernel().name};
+      const codegen::cpu::CompileSpec spec{*at.program, v->access, kernel.options().fast_math,
+                                           kernel.kernel().name};
       text += stage == "llvm" ? codegen::cpu::llvm_ir(spec) : codegen::cpu::assembly(spec);
     }
   });
@@ -23,15 +24,20 @@ std::string machine_code(const runtime::KernelObject& kernel, const std::string&
 }  // namespace
 
 std::string dump_stage(const torch::jit::Module& compiled, const std::string& stage) {
-  TORCH_CHECK_VALUE(compiled.hasattr(runtime::kPlanAttribute), "scramjet::dump_stage: argument 'compiled': ",
-                    compiled.type()->repr_str(), " was not made by scramjet::compile");
+  TORCH_CHECK_VALUE(compiled.hasattr(runtime::kPlanAttribute),
+                    "scramjet::dump_stage: argument 'compiled': ", compiled.type()->repr_str(),
+                    " was not made by scramjet::compile");
   if (stage == "graph") {
-    return torch::jit::toGraphFunction(compiled.get_method(runtime::kOptimisedMethod).function()).graph()->toString();
+    return torch::jit::toGraphFunction(compiled.get_method(runtime::kOptimisedMethod).function())
+        .graph()
+        ->toString();
   }
   std::string text;
   for (const c10::IValue& slot : compiled._ivalue()->slots()) {
     if (!slot.isCapsule() && !slot.isObject()) continue;
-    if (!slot.type()->isSubtypeOf(*c10::getCustomClassType<c10::intrusive_ptr<runtime::KernelObject>>())) continue;
+    if (!slot.type()->isSubtypeOf(
+            *c10::getCustomClassType<c10::intrusive_ptr<runtime::KernelObject>>()))
+      continue;
     const auto kernel = slot.toCustomClass<runtime::KernelObject>();
     text += stage == "kernel" ? kernel->text() : machine_code(*kernel, stage);
   }

@@ -8,8 +8,9 @@
 
 namespace scramjet {
 
-// stage: "graph" (the optimised graph), "kernel" (the fused groups), "llvm" or "asm" (their machine code for the
-// dtypes and layouts they have run with). Throws c10::ValueError for a module that was not compiled.
+// stage: "graph" (the optimised graph), "kernel" (the fused groups), "llvm" or "asm" (their machine
+// code for the dtypes and layouts they have run with). Throws c10::ValueError for a module that was
+// not compiled.
 std::string dump_stage(const torch::jit::Module& compiled, const std::string& stage);
 
 }  // namespace scramjet

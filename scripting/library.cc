@@ -1,4 +1,5 @@
-// compile and explain as operators, so that Python reaches them without an extension module of its own.
+// compile and explain as operators, so that Python reaches them without an extension module of its
+// own.
 
 #include <torch/custom_class.h>
 #include <torch/library.h>
@@ -11,7 +12,8 @@ namespace {
 using torch::jit::Stack;
 
 torch::jit::Module to_module(const c10::IValue& value, const char* op) {
-  TORCH_CHECK_TYPE(value.isModule(), "scramjet::", op, ": argument 'module' must be a scripted module, got ", value.tagKind());
+  TORCH_CHECK_TYPE(value.isModule(), "scramjet::", op,
+                   ": argument 'module' must be a scripted module, got ", value.tagKind());
   return torch::jit::Module(value.toObject());
 }
 
@@ -21,7 +23,8 @@ void compile_boxed(const c10::OperatorHandle&, Stack* stack) {
   bool fullgraph, dynamic, freeze, fast_math, round_like_eager, async;
   std::vector<std::string> skip_passes;
   std::optional<int64_t> rewrite_budget;
-  torch::jit::pop(*stack, module, fullgraph, dynamic, options.mode, freeze, fast_math, round_like_eager, async, skip_passes, rewrite_budget);
+  torch::jit::pop(*stack, module, fullgraph, dynamic, options.mode, freeze, fast_math,
+                  round_like_eager, async, skip_passes, rewrite_budget);
   options.fullgraph = fullgraph;
   options.dynamic = dynamic;
   options.freeze = freeze;
@@ -40,8 +43,11 @@ void explain_boxed(const c10::OperatorHandle&, Stack* stack) {
 
 TORCH_LIBRARY_FRAGMENT(scramjet, m) {
   constexpr auto kConservative = c10::AliasAnalysisKind::CONSERVATIVE;
-  m.def(torch::schema("_compile(Any module, bool fullgraph, bool dynamic, str mode, bool freeze, bool fast_math, "
-                      "bool round_like_eager, bool async_, str[] skip_passes, int? rewrite_budget) -> Any", kConservative),
+  m.def(torch::schema(
+            "_compile(Any module, bool fullgraph, bool dynamic, str mode, bool freeze, bool "
+            "fast_math, "
+            "bool round_like_eager, bool async_, str[] skip_passes, int? rewrite_budget) -> Any",
+            kConservative),
         torch::CppFunction::makeFromBoxedFunction<&compile_boxed>());
   m.def(torch::schema("_explain(Any module) -> str", kConservative),
         torch::CppFunction::makeFromBoxedFunction<&explain_boxed>());

@@ -33,7 +33,8 @@ double tensor_difference(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-std::vector<Timing> measure(std::vector<Variant>& variants, const std::vector<c10::IValue>& inputs, int runs) {
+std::vector<Timing> measure(std::vector<Variant>& variants, const std::vector<c10::IValue>& inputs,
+                            int runs) {
   const c10::NoGradGuard no_grad;
   std::vector<Timing> timings;
   std::vector<std::vector<double>> times(variants.size());
@@ -44,7 +45,8 @@ std::vector<Timing> measure(std::vector<Variant>& variants, const std::vector<c1
     timings.push_back(timing);
   }
   for (int run = 0; run < runs; ++run) {
-    for (size_t k = 0; k < variants.size(); ++k) times[k].push_back(timed_call(variants[k].module, inputs));
+    for (size_t k = 0; k < variants.size(); ++k)
+      times[k].push_back(timed_call(variants[k].module, inputs));
   }
   for (size_t k = 0; k < variants.size(); ++k) {
     std::sort(times[k].begin(), times[k].end());
@@ -70,7 +72,10 @@ double largest_difference(const c10::IValue& a, const c10::IValue& b) {
     const auto x = a.toGenericDict(), y = b.toGenericDict();
     if (x.size() != y.size()) return kDifferent;
     double most = 0;
-    for (const auto& entry : x) most = std::max(most, y.contains(entry.key()) ? largest_difference(entry.value(), y.at(entry.key())) : kDifferent);
+    for (const auto& entry : x)
+      most = std::max(most, y.contains(entry.key())
+                                ? largest_difference(entry.value(), y.at(entry.key()))
+                                : kDifferent);
     return most;
   }
   if (a.isScalar()) return std::abs(a.toScalar().toDouble() - b.toScalar().toDouble());

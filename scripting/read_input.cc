@@ -17,8 +17,10 @@ namespace {
 
 const std::map<std::string, at::ScalarType>& dtypes() {
   static const std::map<std::string, at::ScalarType> names = {
-      {"float", at::kFloat}, {"double", at::kDouble}, {"half", at::kHalf},  {"bfloat16", at::kBFloat16}, {"uint8", at::kByte},
-      {"int8", at::kChar},   {"int16", at::kShort},   {"int32", at::kInt}, {"int64", at::kLong},        {"bool", at::kBool}};
+      {"float", at::kFloat},       {"double", at::kDouble}, {"half", at::kHalf},
+      {"bfloat16", at::kBFloat16}, {"uint8", at::kByte},    {"int8", at::kChar},
+      {"int16", at::kShort},       {"int32", at::kInt},     {"int64", at::kLong},
+      {"bool", at::kBool}};
   return names;
 }
 
@@ -30,11 +32,13 @@ template <class T>
 T parse_number(const std::string& text, const std::string& digits) {
   T value{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) fail(text, "'" + digits + "' is not a number");
+  if (error != std::errc() || end != digits.data() + digits.size())
+    fail(text, "'" + digits + "' is not a number");
   return value;
 }
 
-at::Tensor random_tensor(const std::string& text, const std::string& shape, const std::string& dtype_name) {
+at::Tensor random_tensor(const std::string& text, const std::string& shape,
+                         const std::string& dtype_name) {
   const auto dtype = dtypes().find(dtype_name);
   if (dtype == dtypes().end()) {
     std::string names;
@@ -69,27 +73,34 @@ bool load_npy_as(const std::string& path, at::ScalarType dtype, at::Tensor* tens
 
 at::Tensor load_npy(const std::string& path) {
   at::Tensor tensor;
-  const bool loaded = load_npy_as<float>(path, at::kFloat, &tensor) || load_npy_as<double>(path, at::kDouble, &tensor) ||
-                      load_npy_as<int64_t>(path, at::kLong, &tensor) || load_npy_as<int32_t>(path, at::kInt, &tensor) ||
-                      load_npy_as<int16_t>(path, at::kShort, &tensor) || load_npy_as<int8_t>(path, at::kChar, &tensor) ||
-                      load_npy_as<uint8_t>(path, at::kByte, &tensor) || load_npy_as<bool>(path, at::kBool, &tensor);
+  const bool loaded = load_npy_as<float>(path, at::kFloat, &tensor) ||
+                      load_npy_as<double>(path, at::kDouble, &tensor) ||
+                      load_npy_as<int64_t>(path, at::kLong, &tensor) ||
+                      load_npy_as<int32_t>(path, at::kInt, &tensor) ||
+                      load_npy_as<int16_t>(path, at::kShort, &tensor) ||
+                      load_npy_as<int8_t>(path, at::kChar, &tensor) ||
+                      load_npy_as<uint8_t>(path, at::kByte, &tensor) ||
+                      load_npy_as<bool>(path, at::kBool, &tensor);
   if (!loaded) fail(path, "not a .npy file of float, double, an integer or bool");
   return tensor;
 }
 
 at::Tensor load_wav(const std::string& path) {
   SF_INFO info{};
-  std::unique_ptr<SNDFILE, decltype(&sf_close)> file(sf_open(path.c_str(), SFM_READ, &info), &sf_close);
+  std::unique_ptr<SNDFILE, decltype(&sf_close)> file(sf_open(path.c_str(), SFM_READ, &info),
+                                                     &sf_close);
   if (!file) fail(path, sf_strerror(nullptr));
   at::Tensor samples = at::rand({info.frames, info.channels});
-  const sf_count_t read = sf_readf_float(file.get(), samples.mutable_data_ptr<float>(), info.frames);
+  const sf_count_t read =
+      sf_readf_float(file.get(), samples.mutable_data_ptr<float>(), info.frames);
   if (read != info.frames) fail(path, "the file ends early");
   return info.channels == 1 ? samples.select(1, 0).contiguous() : samples.t().contiguous();
 }
 
 c10::IValue load_pt(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
+                                std::istreambuf_iterator<char>());
   return torch::jit::pickle_load(bytes);
 }
 
@@ -117,12 +128,16 @@ c10::IValue read_input(const std::string& text) {
     return load_pt(text);
   }
   const size_t colon = text.find(':');
-  if (colon == std::string::npos) fail(text, "expected a shape such as 1x3x224x224:float, int=N, float=X, bool=B, none, or a .npy, .wav or .pt file");
+  if (colon == std::string::npos)
+    fail(text,
+         "expected a shape such as 1x3x224x224:float, int=N, float=X, bool=B, none, or a .npy, "
+         ".wav or .pt file");
   return random_tensor(text, text.substr(0, colon), text.substr(colon + 1));
 }
 
 std::string describe_value(const c10::IValue& value) {
-  if (!value.isTensor()) return value.isGenericDict() || value.isObject() ? value.tagKind() : c10::str(value);
+  if (!value.isTensor())
+    return value.isGenericDict() || value.isObject() ? value.tagKind() : c10::str(value);
   const at::Tensor& tensor = value.toTensor();
   std::string text;
   for (int64_t size : tensor.sizes()) text += (text.empty() ? "" : "x") + std::to_string(size);

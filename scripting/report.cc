@@ -34,7 +34,8 @@ std::string report_text(const passes::Report& report) {
   out << report.groups.size() << (report.groups.size() == 1 ? " fused group\n" : " fused groups\n");
   for (size_t k = 0; k < report.groups.size(); ++k) {
     const passes::FusedGroup& group = report.groups[k];
-    out << "  group " << k << " " << group.name << ": " << group.ops.size() << " ops: " << list_ops(group.ops);
+    out << "  group " << k << " " << group.name << ": " << group.ops.size()
+        << " ops: " << list_ops(group.ops);
     if (!group.sources.empty()) out << "  (" << join(group.sources) << ')';
     out << '\n';
   }
@@ -57,7 +58,8 @@ std::string runtime_text(const runtime::KernelObject& kernel) {
   kernel.for_each_specialisation([&](const runtime::Specialisation& at) {
     out << "  " << kernel.kernel().name << " on (";
     for (size_t k = 0; k < at.inputs.size(); ++k) {
-      out << (k ? ", " : "") << c10::toString(at.inputs[k].dtype) << (at.inputs[k].zero_dim ? " 0-d" : "");
+      out << (k ? ", " : "") << c10::toString(at.inputs[k].dtype)
+          << (at.inputs[k].zero_dim ? " 0-d" : "");
     }
     out << "): ";
     if (!at.program) out << "op by op: " << at.reason;
@@ -69,7 +71,8 @@ std::string runtime_text(const runtime::KernelObject& kernel) {
         out << "op by op: " << v->reason << "; ";
       }
     }
-    if (variants > 0) out << variants << (variants == 1 ? " machine code" : " machine codes, by layout");
+    if (variants > 0)
+      out << variants << (variants == 1 ? " machine code" : " machine codes, by layout");
     out << '\n';
   });
   return out.str();

@@ -1,14 +1,13 @@
 // The command line: scramjet compile | run | bench | explain | dump. See --help.
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-#include <torch/csrc/jit/serialization/import.h>
-
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/jit/serialization/import.h>
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "scripting/compile.h"
 #include "scripting/inspect.h"
@@ -77,19 +76,26 @@ void run_dump(const Arguments& arguments) {
 }
 
 void print_table(const std::vector<scramjet::Timing>& timings, double difference) {
-  std::printf("%-14s %12s %12s %14s %14s %8s\n", "variant", "ms min", "ms median", "first call ms", "second call ms", "ratio");
+  std::printf("%-14s %12s %12s %14s %14s %8s\n", "variant", "ms min", "ms median", "first call ms",
+              "second call ms", "ratio");
   for (const scramjet::Timing& t : timings) {
-    std::printf("%-14s %12.4f %12.4f %14.2f %14.2f %8.2f\n", t.variant.c_str(), t.ms_min, t.ms_median, t.first_call_ms,
-                t.second_call_ms, timings.front().ms_min / t.ms_min);
+    std::printf("%-14s %12.4f %12.4f %14.2f %14.2f %8.2f\n", t.variant.c_str(), t.ms_min,
+                t.ms_median, t.first_call_ms, t.second_call_ms, timings.front().ms_min / t.ms_min);
   }
   std::printf("largest difference %g, threads %d\n", difference, at::get_num_threads());
 }
 
-void write_json(const std::string& path, const std::string& name, const std::vector<scramjet::Timing>& timings, double difference) {
+void write_json(const std::string& path, const std::string& name,
+                const std::vector<scramjet::Timing>& timings, double difference) {
   nlohmann::json records = nlohmann::json::array();
   for (const scramjet::Timing& t : timings) {
-    records.push_back({{"case", name}, {"variant", t.variant}, {"threads", at::get_num_threads()}, {"ms_min", t.ms_min},
-                       {"ms_median", t.ms_median}, {"first_call_ms", t.first_call_ms}, {"second_call_ms", t.second_call_ms},
+    records.push_back({{"case", name},
+                       {"variant", t.variant},
+                       {"threads", at::get_num_threads()},
+                       {"ms_min", t.ms_min},
+                       {"ms_median", t.ms_median},
+                       {"first_call_ms", t.first_call_ms},
+                       {"second_call_ms", t.second_call_ms},
                        {"max_abs_err", difference}});
   }
   std::ofstream file(path);
@@ -106,28 +112,38 @@ void run_bench(const Arguments& arguments) {
   }
   const torch::jit::Module module = load(arguments.model);
   const auto variant = [&](const std::string& name) {  // each a copy with state of its own
-    return scramjet::Variant{name, name == "scramjet" ? compile(module.deepcopy(), arguments) : module.deepcopy()};
+    return scramjet::Variant{
+        name, name == "scramjet" ? compile(module.deepcopy(), arguments) : module.deepcopy()};
   };
   std::vector<scramjet::Variant> timed;
   for (const std::string& name : arguments.variants) timed.push_back(variant(name));
   const auto timings = scramjet::measure(timed, inputs, arguments.runs);
-  const double difference =
-      scramjet::largest_difference(variant("torchscript").module.forward(inputs), variant("scramjet").module.forward(inputs));
+  const double difference = scramjet::largest_difference(
+      variant("torchscript").module.forward(inputs), variant("scramjet").module.forward(inputs));
   print_table(timings, difference);
   if (!arguments.json.empty()) write_json(arguments.json, arguments.model, timings, difference);
 }
 
-CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, const char* help, void (*run)(const Arguments&)) {
+CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, const char* help,
+                      void (*run)(const Arguments&)) {
   CLI::App* command = app.add_subcommand(name, help);
-  command->add_option("model", arguments.model, "a TorchScript file, from torch.jit.save")->required()->check(CLI::ExistingFile);
-  command->add_option("--threads", arguments.threads, "threads to use (default: torch's)")->check(CLI::PositiveNumber);
-  command->add_flag("--fullgraph", arguments.options.fullgraph, "fail, with a report, where a pointwise op stays unfused");
-  command->add_flag("--freeze", arguments.options.freeze, "fold the parameters into the graph first");
-  command->add_flag("--fast-math", arguments.options.fast_math, "allow fused multiply-add and re-association");
+  command->add_option("model", arguments.model, "a TorchScript file, from torch.jit.save")
+      ->required()
+      ->check(CLI::ExistingFile);
+  command->add_option("--threads", arguments.threads, "threads to use (default: torch's)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--fullgraph", arguments.options.fullgraph,
+                    "fail, with a report, where a pointwise op stays unfused");
+  command->add_flag("--freeze", arguments.options.freeze,
+                    "fold the parameters into the graph first");
+  command->add_flag("--fast-math", arguments.options.fast_math,
+                    "allow fused multiply-add and re-association");
   command->add_flag("--round-like-eager,!--round-once", arguments.options.round_like_eager,
                     "half and bfloat16: round after each op (default), or once per fused group");
-  command->add_option("--skip", arguments.options.skip_passes, "a pass to leave out, to find the cause of a wrong answer");
-  command->add_option("--rewrites", arguments.options.rewrite_budget, "how many rewrites to allow, for the same");
+  command->add_option("--skip", arguments.options.skip_passes,
+                      "a pass to leave out, to find the cause of a wrong answer");
+  command->add_option("--rewrites", arguments.options.rewrite_budget,
+                      "how many rewrites to allow, for the same");
   command->final_callback([&arguments, run] {
     if (arguments.threads > 0) at::set_num_threads(arguments.threads);
     run(arguments);
@@ -137,31 +153,45 @@ CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, con
 
 CLI::Option* add_inputs(CLI::App* command, Arguments& arguments) {
   return command->add_option("--input,-i", arguments.inputs,
-                             "an input, once per input of the model: a shape such as 1x3x224x224:float, int=16000, float=0.5, "
+                             "an input, once per input of the model: a shape such as "
+                             "1x3x224x224:float, int=16000, float=0.5, "
                              "bool=true, none, or a .npy, .wav or .pt file");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Makes TorchScript models faster. Example: scramjet bench model.pt --input 1x3x224x224:float", "scramjet");
+  CLI::App app(
+      "Makes TorchScript models faster. Example: scramjet bench model.pt --input 1x3x224x224:float",
+      "scramjet");
   app.require_subcommand(1);
   Arguments arguments;
   add_command(app, arguments, "compile", "write a compiled model", run_compile)
-      ->add_option("-o,--output", arguments.output, "the .pt file to write")->required();
-  CLI::App* run = add_command(app, arguments, "run", "compile a model, run it once and print its answer", run_run);
+      ->add_option("-o,--output", arguments.output, "the .pt file to write")
+      ->required();
+  CLI::App* run = add_command(app, arguments, "run",
+                              "compile a model, run it once and print its answer", run_run);
   add_inputs(run, arguments);
   run->add_flag("--plain", arguments.plain, "run the model as it is, uncompiled");
-  CLI::App* bench = add_command(app, arguments, "bench", "time a model, plain TorchScript against compiled", run_bench);
+  CLI::App* bench = add_command(app, arguments, "bench",
+                                "time a model, plain TorchScript against compiled", run_bench);
   add_inputs(bench, arguments);
-  bench->add_option("--runs", arguments.runs, "calls of each variant (default 50)")->check(CLI::PositiveNumber);
+  bench->add_option("--runs", arguments.runs, "calls of each variant (default 50)")
+      ->check(CLI::PositiveNumber);
   bench->add_option("--json", arguments.json, "also write the numbers to this file");
-  bench->add_option("--variant", arguments.variants, "torchscript, scramjet (default: both, in turn)")
+  bench
+      ->add_option("--variant", arguments.variants,
+                   "torchscript, scramjet (default: both, in turn)")
       ->check(CLI::IsMember({"torchscript", "scramjet"}));
-  bench->add_option("--warm-up", arguments.warm_up, "a model without inputs to run before anything is timed")
+  bench
+      ->add_option("--warm-up", arguments.warm_up,
+                   "a model without inputs to run before anything is timed")
       ->check(CLI::ExistingFile);
-  add_inputs(add_command(app, arguments, "explain", "say what was fused, and what was not and why", run_explain), arguments);
-  CLI::App* dump = add_command(app, arguments, "dump", "print one stage of the compilation", run_dump);
+  add_inputs(add_command(app, arguments, "explain", "say what was fused, and what was not and why",
+                         run_explain),
+             arguments);
+  CLI::App* dump =
+      add_command(app, arguments, "dump", "print one stage of the compilation", run_dump);
   add_inputs(dump, arguments);
   dump->add_option("--stage", arguments.stage, "graph, kernel, llvm or asm (default graph)")
       ->check(CLI::IsMember({"graph", "kernel", "llvm", "asm"}));

@@ -2,6 +2,7 @@
 
 #include <ATen/Version.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>

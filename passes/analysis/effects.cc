@@ -14,9 +14,10 @@ using torch::jit::Node;
 // Nodes without an operator schema that neither write nor have an effect.
 bool is_pure_prim(const Node* node) {
   static const std::unordered_set<c10::Symbol> kPure = {
-      c10::prim::Constant,       c10::prim::GetAttr,        c10::prim::ListConstruct, c10::prim::ListUnpack,
-      c10::prim::TupleConstruct, c10::prim::TupleUnpack,    c10::prim::TupleIndex,    c10::prim::TupleSlice,
-      c10::prim::DictConstruct,  c10::prim::unchecked_cast, c10::prim::Uninitialized, c10::prim::isinstance,
+      c10::prim::Constant,       c10::prim::GetAttr,        c10::prim::ListConstruct,
+      c10::prim::ListUnpack,     c10::prim::TupleConstruct, c10::prim::TupleUnpack,
+      c10::prim::TupleIndex,     c10::prim::TupleSlice,     c10::prim::DictConstruct,
+      c10::prim::unchecked_cast, c10::prim::Uninitialized,  c10::prim::isinstance,
   };
   return kPure.count(node->kind()) != 0;
 }
@@ -41,7 +42,8 @@ bool is_barrier(const Node* node) {
   const torch::jit::Operator* op = node->maybeOperator();
   if (op == nullptr || !node->blocks().empty()) return true;
   if (op->aliasAnalysisKind() == c10::AliasAnalysisKind::CONSERVATIVE) return true;
-  return op->schema().is_mutable() || node->hasSideEffects() || node->isNondeterministic() || node->outputs().empty();
+  return op->schema().is_mutable() || node->hasSideEffects() || node->isNondeterministic() ||
+         node->outputs().empty();
 }
 
 }  // namespace scramjet::passes

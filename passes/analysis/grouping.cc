@@ -14,9 +14,13 @@ using torch::jit::Value;
 
 class Grouper {
  public:
-  Grouper(const std::vector<Node*>& segment, const std::function<bool(const Node*)>& is_candidate, size_t max_inputs,
-          size_t max_nodes)
-      : segment_(segment), max_inputs_(max_inputs), max_nodes_(max_nodes), group_(segment.size()), members_(segment.size()) {
+  Grouper(const std::vector<Node*>& segment, const std::function<bool(const Node*)>& is_candidate,
+          size_t max_inputs, size_t max_nodes)
+      : segment_(segment),
+        max_inputs_(max_inputs),
+        max_nodes_(max_nodes),
+        group_(segment.size()),
+        members_(segment.size()) {
     for (size_t k = 0; k < segment.size(); ++k) index_[segment[k]] = k;
     users_.resize(segment.size());
     for (size_t k = 0; k < segment.size(); ++k) {
@@ -34,7 +38,8 @@ class Grouper {
       if (!candidate_[k]) continue;
       for (const Value* input : segment_[k]->inputs()) {
         const auto producer = index_.find(input->node());
-        if (producer != index_.end() && candidate_[producer->second]) try_join(group_[producer->second], group_[k]);
+        if (producer != index_.end() && candidate_[producer->second])
+          try_join(group_[producer->second], group_[k]);
       }
     }
     return sorted();
@@ -67,7 +72,8 @@ class Grouper {
       for (size_t member : members_[group]) {
         for (const Value* input : segment_[member]->inputs()) {
           const auto producer = index_.find(input->node());
-          const bool inside = producer != index_.end() && (group_[producer->second] == a || group_[producer->second] == b);
+          const bool inside = producer != index_.end() &&
+                              (group_[producer->second] == a || group_[producer->second] == b);
           if (!inside && input->type()->isSubtypeOf(*c10::TensorType::get())) read.insert(input);
         }
       }
@@ -109,7 +115,8 @@ class Grouper {
     std::vector<size_t> waits(segment_.size(), 0);
     for (size_t k = 0; k < segment_.size(); ++k) {
       for (size_t user : users_[k]) {
-        if (group_[user] != group_[k] && successors[group_[k]].insert(group_[user]).second) ++waits[group_[user]];
+        if (group_[user] != group_[k] && successors[group_[k]].insert(group_[user]).second)
+          ++waits[group_[user]];
       }
     }
     // A group's place is that of its first member.
@@ -131,11 +138,14 @@ class Grouper {
         if (--waits[next] == 0) ready.push(next);
       }
     }
-    TORCH_INTERNAL_ASSERT(grouping.order.size() == segment_.size(), "a group of pointwise ops depends on itself");
+    TORCH_INTERNAL_ASSERT(grouping.order.size() == segment_.size(),
+                          "a group of pointwise ops depends on itself");
     return grouping;
   }
 
-  size_t first(size_t group) const { return *std::min_element(members_[group].begin(), members_[group].end()); }
+  size_t first(size_t group) const {
+    return *std::min_element(members_[group].begin(), members_[group].end());
+  }
 
   const std::vector<Node*>& segment_;
   const size_t max_inputs_, max_nodes_;
@@ -148,8 +158,9 @@ class Grouper {
 
 }  // namespace
 
-Grouping group_candidates(const std::vector<Node*>& segment, const std::function<bool(const Node*)>& is_candidate,
-                          size_t max_inputs, size_t max_nodes) {
+Grouping group_candidates(const std::vector<Node*>& segment,
+                          const std::function<bool(const Node*)>& is_candidate, size_t max_inputs,
+                          size_t max_nodes) {
   return Grouper(segment, is_candidate, max_inputs, max_nodes).run();
 }
 

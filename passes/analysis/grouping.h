@@ -17,10 +17,11 @@ struct Grouping {
   std::vector<std::vector<torch::jit::Node*>> groups;
 };
 
-// `segment`: consecutive nodes of one block without a barrier among them. Two candidates join a group where one
-// feeds the other and no path leads out of the group and back in. `max_inputs` bounds the values a group reads.
+// `segment`: consecutive nodes of one block without a barrier among them. Two candidates join a
+// group where one feeds the other and no path leads out of the group and back in. `max_inputs`
+// bounds the values a group reads.
 Grouping group_candidates(const std::vector<torch::jit::Node*>& segment,
-                          const std::function<bool(const torch::jit::Node*)>& is_candidate, size_t max_inputs,
-                          size_t max_nodes);
+                          const std::function<bool(const torch::jit::Node*)>& is_candidate,
+                          size_t max_inputs, size_t max_nodes);
 
 }  // namespace scramjet::passes

@@ -11,8 +11,8 @@
 
 namespace scramjet::passes {
 
-// The op-table row for a node that fits it: every tensor argument is a Tensor (or a constant None), all else is
-// constant. Otherwise nullptr, with the reason.
+// The op-table row for a node that fits it: every tensor argument is a Tensor (or a constant None),
+// all else is constant. Otherwise nullptr, with the reason.
 const codegen::PointwiseOp* pointwise_row(const torch::jit::Node* node, std::string* reason);
 
 // Does the dispatcher mark the node's operator as pointwise?

@@ -3,7 +3,12 @@
 
 bazel_options=()
 
-run_bazel() { bazel "${bazel_options[@]}" "$@"; }
+# run_bazel COMMAND ARGUMENT...: with the disk cache beside the rest, wherever that lies.
+run_bazel() {
+  local command=$1
+  shift
+  bazel "${bazel_options[@]}" "$command" --disk_cache="$CACHE/bazel" "$@"
+}
 
 # The arguments, with //... where they name no target: all_unless_named ARGUMENT... prints one a line.
 all_unless_named() {
@@ -35,7 +40,7 @@ run_tests() {
   [[ ! ${LIBTORCH:-} ]] || arguments+=(--test_lang_filters=-py --build_tests_only)
   events=$(mktemp)
   run_bazel test --keep_going --build_event_json_file="$events" "${arguments[@]}" || status=$?
-  "$(find_python)" tools/setup/count_tests.py "$events" --bazel-status "$status" || status=1
+  "$(find_python 10)" tools/setup/count_tests.py "$events" --bazel-status "$status" || status=1
   rm "$events"
   ((status == 0)) || exit "$EXIT_FAILED"
 }
@@ -89,7 +94,7 @@ write_compile_commands() {
   local output_base
   output_base=$(run_bazel info output_base 2>/dev/null)
   run_bazel aquery 'mnemonic("CppCompile", //...)' --output=jsonproto 2>/dev/null |
-    "$(find_python)" tools/setup/compile_commands.py "$output_base" >compile_commands.json ||
+    "$(find_python 10)" tools/setup/compile_commands.py "$output_base" >compile_commands.json ||
     fail "$EXIT_FAILED" "bazel aquery failed: a BUILD file may be broken"
   say "Wrote compile_commands.json"
 }
@@ -103,7 +108,7 @@ lint() {
 
   say "BUILD files"
   git ls-files --cached --others --exclude-standard -- '*BUILD' WORKSPACE '*.bzl' |
-    "$(find_python)" tools/setup/check_build_files.py || status=1
+    "$(find_python 10)" tools/setup/check_build_files.py || status=1
 
   mapfile -t changed < <({
     git diff --name-only --diff-filter=d HEAD -- '*.cc'

@@ -12,6 +12,8 @@ readonly BUILD_PACKAGES=(
   libbenchmark-dev
   libcli11-dev
   libgtest-dev
+  libsndfile1-dev
+  libxtensor-dev
   llvm-19-dev
   nlohmann-json3-dev
   python-is-python3 # the first line of what py_test starts says `python`

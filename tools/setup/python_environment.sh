@@ -6,16 +6,17 @@ readonly TORCH_OLDEST=2.11 TORCH_NEWEST=2.15
 # torch with its NVIDIA libraries takes 5.4 GB, and its wheels 2.5 GB while they are unpacked.
 readonly ENVIRONMENT_GB=8
 
-# Prints the first Python of 3.10 or later.
+# find_python MINOR: prints the first Python of 3.MINOR or later. The environment needs 3.11, since torch
+# 2.15 has no wheel for 3.10; a Python of the user's with an older torch, and our scripts, make do with 3.10.
 find_python() {
   local python
   for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
-    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    if "$python" -c "import sys; sys.exit(sys.version_info < (3, $1))" 2>/dev/null; then
       echo "$python"
       return
     fi
   done
-  fail "$EXIT_PYTHON" "no Python 3.10 or later on PATH: install one, or set SCRAMJET_PYTHON=/path/to/python with torch"
+  fail "$EXIT_PYTHON" "no Python 3.$1 or later on PATH: install one, or set SCRAMJET_PYTHON=/path/to/python (3.10 or later, with torch)"
 }
 
 # check_torch_version VERSION WHERE
@@ -60,7 +61,7 @@ environment_folder() {
 # cannot be moved, so it is built in place, and counts only once its marker stands.
 ensure_environment() {
   local python folder
-  python=$(find_python)
+  python=$(find_python 11)
   folder=$(environment_folder "$python" "${1:-}")
   if [[ ! -e $folder/.complete ]]; then
     mkdir -p "$CACHE/env"

@@ -82,9 +82,9 @@ expect 15 'gcc does not compile C\+\+20'
 
 new_machine
 rm "$machine/bin/python3"
-expect 13 'no Python 3.10 or later'
+expect 13 'no Python 3.11 or later'
 fake python3 'exit 1'
-expect 13 'no Python 3.10 or later'
+expect 13 'no Python 3.11 or later'
 expect 13 'is no Python 3.10 or later' SCRAMJET_PYTHON=/none
 
 new_machine
