@@ -157,7 +157,10 @@ class PointwiseFuser {
     if (grouping.groups.empty()) return;
     reorder(segment, grouping.order);
     for (const auto& group : grouping.groups) {
-      if (!context_.take_rewrite()) continue;
+      if (!context_.take_rewrite()) {
+        for (const Node* node : group) report_outside(node, "the rewrite budget is spent");
+        continue;
+      }
       context_.report.groups.push_back(GroupRewriter(group).rewrite());
       changed_ = true;
     }
@@ -189,6 +192,7 @@ class PointwiseFuser {
     std::string ignored;
     const bool in_table = node->blocks().empty() && pointwise_row(node, &ignored) != nullptr;
     const bool pointwise = in_table || is_tagged_pointwise(node);
+    if (node->kind().ns() == run_kind().ns()) return;  // Scramjet's own
     if (!node->kind().is_aten() && !node->kind().is_prim())
       return add_outside(node, reason, pointwise);
     const bool call = node->kind() == c10::prim::CallMethod ||

@@ -1,5 +1,6 @@
 #include "passes/lower_autocast.h"
 
+#include <unordered_map>
 #include <vector>
 
 namespace scramjet::passes {
@@ -17,45 +18,71 @@ bool is_autocast(const Value* value) {
          std::string::npos;  // torch.amp's, torch.cpu.amp's and torch.cuda.amp's
 }
 
-void list_regions(torch::jit::Block* block, std::vector<Node*>& found) {
+// A region's two ends. They may lie in different blocks only where the inner one leaves early.
+struct Regions {
+  std::vector<Node*> enters, exits;
+};
+
+void list_regions(torch::jit::Block* block, Regions& found) {
   for (Node* node : block->nodes()) {
-    const bool border = node->kind() == c10::prim::Enter || node->kind() == c10::prim::Exit;
-    if (border && is_autocast(node->input(0))) found.push_back(node);
+    if (node->kind() == c10::prim::Enter && is_autocast(node->input(0)))
+      found.enters.push_back(node);
+    if (node->kind() == c10::prim::Exit && is_autocast(node->input(0))) found.exits.push_back(node);
     for (torch::jit::Block* inner : node->blocks()) list_regions(inner, found);
   }
 }
 
-void replace(Node* node, const char* op, const std::vector<Value*>& inputs) {
+// Replaces `node` by scramjet::`op`.
+Node* replace(Node* node, const char* op, const std::vector<Value*>& inputs, size_t outputs) {
   Graph* graph = node->owningGraph();
-  Node* made = graph->create(c10::Symbol::fromQualString(op), inputs, 0)->insertBefore(node);
+  const auto kind = c10::Symbol::fromQualString(std::string("scramjet::") + op);
+  Node* made = graph->create(kind, inputs, outputs)->insertBefore(node);
   made->setSourceRange(node->sourceRange());
   if (node->kind() == c10::prim::Enter) {  // `as` gives the object itself
     node->output()->replaceAllUsesWith(node->input(0));
   } else if (node->hasUses()) {
-    torch::jit::WithInsertPoint here(node);
+    const torch::jit::WithInsertPoint here(node);
     node->output()->replaceAllUsesWith(graph->insertConstant(c10::IValue()));
   }
   node->destroy();
+  return made;
+}
+
+// Does every end see its own beginning? Where one does not, the graph is left as it is.
+bool all_matched(const Regions& regions) {
+  for (const Node* exit : regions.exits) {
+    int seen = 0;
+    for (const Node* enter : regions.enters) {
+      seen += enter->input(0) == exit->input(0) && exit->isDominatedBy(enter);
+    }
+    if (seen != 1) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 bool lower_autocast(PassContext& context) {
-  std::vector<Node*> regions;
+  Regions regions;
   list_regions(context.graph->block(), regions);
-  for (Node* node : regions) {
-    if (node->kind() == c10::prim::Exit) {
-      replace(node, "scramjet::exit_autocast", {});
-      continue;
-    }
+  if (regions.enters.empty() || !all_matched(regions)) return false;
+  std::unordered_map<const Value*, Value*> saved;  // by the autocast object
+  for (Node* enter : regions.enters) {
+    Value* object = enter->input(0);
     std::vector<Value*> arguments;
     for (const char* name : {"device", "fast_dtype", "_enabled"}) {
       arguments.push_back(
-          context.graph->createGetAttr(node->input(0), name)->insertBefore(node)->output());
+          context.graph->createGetAttr(object, name)->insertBefore(enter)->output());
     }
-    replace(node, "scramjet::enter_autocast", arguments);
+    Node* made = replace(enter, "enter_autocast", arguments, 1);
+    made->output()->setType(c10::ListType::ofInts());
+    saved[object] = made->output();
   }
-  return !regions.empty();
+  for (Node* exit : regions.exits) {
+    Value* const state = saved.at(exit->input(0));
+    replace(exit, "exit_autocast", {state}, 0);
+  }
+  return true;
 }
 
 }  // namespace scramjet::passes

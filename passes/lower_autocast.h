@@ -3,8 +3,8 @@
 // lower-autocast: `with torch.autocast(...)` inside a script becomes switching the real autocast
 // state.
 //
-//   %r = prim::Enter(%autocast)     →     scramjet::enter_autocast(%device, %dtype, %enabled)
-//   %q = prim::Exit(%autocast)      →     scramjet::exit_autocast()
+//   %r = prim::Enter(%autocast)     →     %saved : int[] = scramjet::enter_autocast(%device,
+//   %dtype, %enabled) %q = prim::Exit(%autocast)      →     scramjet::exit_autocast(%saved)
 //
 // torch's executor handles such regions by a pass of its own that casts by the CUDA lists on every
 // device, so that on CPU exp, layer_norm, sum and pow differ from eager. With the real state on,

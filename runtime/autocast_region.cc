@@ -3,43 +3,56 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/Device.h>
 
-#include <vector>
-
 namespace scramjet::runtime {
 namespace {
 
-struct Saved {
-  c10::DeviceType device;
-  bool enabled;
-  at::ScalarType dtype;
-};
+int nesting() {
+  const int inside = at::autocast::increment_nesting();
+  at::autocast::decrement_nesting();
+  return inside - 1;
+}
 
-thread_local std::vector<Saved> entered;
+void restore(c10::DeviceType device, bool enabled, at::ScalarType dtype) {
+  if (at::autocast::is_autocast_enabled(device) != enabled)
+    at::autocast::set_autocast_enabled(device, enabled);
+  if (at::autocast::get_autocast_dtype(device) != dtype)
+    at::autocast::set_autocast_dtype(device, dtype);
+}
+
+void leave_one() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+}
 
 }  // namespace
 
-void enter_autocast(const std::string& device, at::ScalarType dtype, bool enabled) {
+std::vector<int64_t> enter_autocast(const std::string& device, at::ScalarType dtype, bool enabled) {
   const c10::DeviceType type = c10::Device(device).type();
-  entered.push_back(
-      {type, at::autocast::is_autocast_enabled(type), at::autocast::get_autocast_dtype(type)});
-  at::autocast::set_autocast_enabled(type, enabled);
-  at::autocast::set_autocast_dtype(type, dtype);
+  std::vector<int64_t> saved = {static_cast<int64_t>(type), at::autocast::is_autocast_enabled(type),
+                                static_cast<int64_t>(at::autocast::get_autocast_dtype(type))};
+  restore(type, enabled, dtype);
   at::autocast::increment_nesting();
+  return saved;
 }
 
-void exit_autocast() {
-  TORCH_INTERNAL_ASSERT(!entered.empty(), "exit_autocast without enter_autocast");
-  const Saved saved = entered.back();
-  entered.pop_back();
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(saved.device, saved.enabled);
-  at::autocast::set_autocast_dtype(saved.device, saved.dtype);
+void exit_autocast(const std::vector<int64_t>& saved) {
+  TORCH_CHECK_VALUE(saved.size() == 3,
+                    "scramjet::exit_autocast: argument 'saved' must be what enter_autocast gave");
+  leave_one();
+  restore(static_cast<c10::DeviceType>(saved[0]), saved[1] != 0,
+          static_cast<at::ScalarType>(saved[2]));
 }
 
-AutocastRegionGuard::AutocastRegionGuard() : depth_(entered.size()) {}
+AutocastGuard::AutocastGuard()
+    : cpu_(at::autocast::is_autocast_enabled(at::kCPU)),
+      cuda_(at::autocast::is_autocast_enabled(at::kCUDA)),
+      cpu_dtype_(at::autocast::get_autocast_dtype(at::kCPU)),
+      cuda_dtype_(at::autocast::get_autocast_dtype(at::kCUDA)),
+      nesting_(nesting()) {}
 
-AutocastRegionGuard::~AutocastRegionGuard() {
-  while (entered.size() > depth_) exit_autocast();
+AutocastGuard::~AutocastGuard() {
+  for (int inside = nesting(); inside > nesting_; --inside) leave_one();
+  restore(at::kCPU, cpu_, cpu_dtype_);
+  restore(at::kCUDA, cuda_, cuda_dtype_);
 }
 
 }  // namespace scramjet::runtime

@@ -5,26 +5,30 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace scramjet::runtime {
 
-// Switches this thread's autocast state, as torch.autocast.__enter__ and __exit__ do.
-void enter_autocast(const std::string& device, at::ScalarType dtype, bool enabled);
-void exit_autocast();
+// Switches this thread's autocast state as torch.autocast.__enter__ does, and returns what __exit__
+// needs. The graph holds that, not the thread: after aten::wait a graph may go on in another one.
+std::vector<int64_t> enter_autocast(const std::string& device, at::ScalarType dtype, bool enabled);
+void exit_autocast(const std::vector<int64_t>& saved);
 
-// Leaves, when destroyed, every region entered on this thread since: an exception must not leave
-// autocast on.
-class AutocastRegionGuard {
+// Restores, when destroyed, the autocast state that it found: an exception must not leave autocast
+// on.
+class AutocastGuard {
  public:
-  AutocastRegionGuard();
-  ~AutocastRegionGuard();
-  AutocastRegionGuard(const AutocastRegionGuard&) = delete;
-  AutocastRegionGuard& operator=(const AutocastRegionGuard&) = delete;
+  AutocastGuard();
+  ~AutocastGuard();
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
-  size_t depth_;
+  bool cpu_, cuda_;
+  at::ScalarType cpu_dtype_, cuda_dtype_;
+  int nesting_;
 };
 
 }  // namespace scramjet::runtime

@@ -15,6 +15,13 @@
 namespace scramjet::runtime {
 namespace {
 
+bool is_comparison(const std::string& name) {
+  for (const char* known : {"gt", "lt", "ge", "le", "eq", "ne"}) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
 template <class T>
 bool compare(T a, T b, const std::string& comparison) {
   if (comparison == "gt") return a > b;
@@ -61,6 +68,14 @@ bool through_aten(const at::Tensor& x, at::IntArrayRef dims, at::IntArrayRef ind
 
 bool compare_element(const at::Tensor& x, at::IntArrayRef dims, at::IntArrayRef indices,
                      const std::string& comparison, const at::Scalar& other) {
+  // A saved graph may say anything.
+  TORCH_CHECK_VALUE(dims.size() == indices.size(),
+                    "scramjet::compare_element: argument 'indices' must be as long as 'dims', ",
+                    dims.size(), ", got ", indices.size());
+  TORCH_CHECK_VALUE(is_comparison(comparison),
+                    "scramjet::compare_element: argument 'comparison' must be gt, lt, ge, le, eq "
+                    "or ne, got '",
+                    comparison, "'");
   // float and double: the number is rounded to the tensor's dtype, as type promotion has it. Others
   // are rarer.
   const bool number = other.isFloatingPoint() || other.isIntegral(/*includeBool=*/false);

@@ -41,8 +41,13 @@ at::Tensor cast_output(const at::Tensor& operand) {
 
 at::Tensor node_output(const codegen::Node& node, const std::vector<at::Tensor>& values) {
   std::vector<at::Tensor> operands;
-  for (const codegen::Argument& argument : node.arguments) {
+  for (size_t k = 0; k < node.arguments.size(); ++k) {
+    const codegen::Argument& argument = node.arguments[k];
     if (argument.is_value()) operands.push_back(values[argument.value]);
+    // Eager makes a 0-d operand of a number that stands for a tensor.
+    const std::string& name = node.op->schema().arguments()[k].name();
+    if (argument.constant.isScalar() && (name == "self" || name == "other"))
+      operands.push_back(shadow({}, {}));
   }
   switch (node.op->strides) {
     case StrideRule::kReversed:

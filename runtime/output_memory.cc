@@ -130,7 +130,10 @@ bool is_reusable(const at::Tensor& tensor) {
   if (tensor.use_count() != 1 || tensor.weak_use_count() != 1 ||
       tensor.is_inference() != c10::InferenceMode::is_enabled())
     return false;
+  // Not what autograd knows of, nor a part of a larger storage: the output would carry that along.
+  if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr) return false;
   const c10::Storage& storage = tensor.storage();
+  if (tensor.storage_offset() != 0 || storage.nbytes() != tensor.nbytes()) return false;
   if (storage.use_count() != 1) return false;
   const c10::DeleterFnPtr deleter = storage.data_ptr().get_deleter();
   return deleter != nullptr && (deleter == c10::GetCPUAllocator()->raw_deleter() ||

@@ -25,15 +25,25 @@ constexpr size_t kInline = 8;  // operands that need no heap
 using Pointers = c10::SmallVector<char*, kInline>;
 using Sizes = c10::SmallVector<int64_t, 6>;
 
-const char* why_not_mode(const std::vector<at::Tensor>& inputs) {
+// Keys that eager has on as well when nothing special goes on.
+constexpr c10::DispatchKeySet kOrdinaryModes =
+    c10::DispatchKeySet({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView}) |
+    c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset;
+
+const char* why_not_mode() {
   if (at::autocast::is_autocast_enabled(at::kCPU)) return "autocast is on";
   if (c10::get_default_dtype_as_scalartype() != at::kFloat) return "the default dtype is not float";
-  if (c10::GradMode::is_enabled()) {
-    for (const at::Tensor& tensor : inputs) {
-      if (tensor.requires_grad()) return "an input requires a gradient";
-    }
-  }
+  const c10::DispatchKeySet modes =
+      c10::impl::tls_local_dispatch_key_set().included_ - kOrdinaryModes;
+  if (modes.highestFunctionalityKey() != c10::DispatchKey::Undefined)
+    return "a dispatch mode is on (functorch, fake tensors, tracing)";
   return nullptr;
+}
+
+const char* why_not_autograd(const at::Tensor& tensor) {
+  if (tensor.unsafeGetTensorImpl()->autograd_meta() == nullptr) return nullptr;
+  if (c10::GradMode::is_enabled() && tensor.requires_grad()) return "an input requires a gradient";
+  return tensor._fw_grad(/*level=*/0).defined() ? "an input carries a forward gradient" : nullptr;
 }
 
 // NumPy's broadcasting of all inputs; nullopt where they do not fit (eager raises the error).
@@ -64,6 +74,14 @@ bool has_unit_dim(at::IntArrayRef sizes) {
   return std::find(sizes.begin(), sizes.end(), 1) != sizes.end();
 }
 
+// Contiguous, and with the strides that a fresh tensor has: a dimension of 1 may have any stride,
+// and eager keeps it.
+bool is_row_major(const at::Tensor& tensor) {
+  if (!tensor.is_contiguous()) return false;
+  return !has_unit_dim(tensor.sizes()) ||
+         tensor.strides() == at::IntArrayRef(c10::contiguous_strides(tensor.sizes()));
+}
+
 class Execution {
  public:
   Execution(KernelObject& kernel, std::vector<at::Tensor>& inputs)
@@ -72,11 +90,12 @@ class Execution {
   // False, with the reason, where machine code does not apply.
   bool prepare(std::string* reason) {
     const auto refuse = [&](const char* why) { return *reason = why, false; };
+    if (const char* why = why_not_mode()) return refuse(why);
     for (const at::Tensor& tensor : inputs_) {
       if (const char* why = why_not_plain(tensor)) return refuse(why);
+      if (const char* why = why_not_autograd(tensor)) return refuse(why);
       if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return refuse("a wrapped number");
     }
-    if (const char* why = why_not_mode(inputs_)) return refuse(why);
     c10::SmallVector<InputType, kInline> types;
     for (const at::Tensor& tensor : inputs_)
       types.push_back({tensor.scalar_type(), tensor.dim() == 0});
@@ -108,7 +127,7 @@ class Execution {
     const at::Tensor* model = nullptr;  // the input whose strides the outputs get
     bool flat = true, contiguous = true;
     for (const at::Tensor& tensor : inputs_) {
-      if (!tensor.is_contiguous()) contiguous = false;
+      if (!is_row_major(tensor)) contiguous = false;
       if (is_full(tensor)) {
         if (model == nullptr) model = &tensor;
         if (tensor.strides() != model->strides()) flat = flat && contiguous;

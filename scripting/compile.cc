@@ -78,7 +78,8 @@ void attach_kernels(Module& module, Graph& graph, const runtime::KernelOptions& 
     const std::string text = run->s(passes::kernel_attribute());
     Value*& kernel = kernels[text];
     if (kernel == nullptr) {
-      const std::string name = kKernelAttribute + std::to_string(kernels.size() - 1);
+      std::string name = kKernelAttribute + std::to_string(kernels.size() - 1);
+      while (module.hasattr(name)) name += '_';
       auto object =
           c10::make_intrusive<runtime::KernelObject>(codegen::Kernel::parse(text), options);
       module.register_attribute(
@@ -90,6 +91,30 @@ void attach_kernels(Module& module, Graph& graph, const runtime::KernelOptions& 
     run->removeAttribute(passes::kernel_attribute());
     run->insertInput(0, kernel);
   }
+}
+
+// A module with a class of its own and the same contents: the same tensors, and the same
+// submodules, which several attributes may share. (Module::clone would copy submodules, and split
+// shared ones.)
+Module with_own_type(const Module& module) {
+  const auto original = module.type();
+  const auto unit = module._ivalue()->compilation_unit();
+  c10::QualifiedName name = *original->name();
+  if (unit->get_class(name) != nullptr) name = unit->mangle(name);
+  const auto type = c10::ClassType::create(name, unit, /*is_module=*/true);
+  unit->register_type(type);
+  Module copy(
+      c10::ivalue::Object::create(c10::StrongTypePtr(unit, type), original->numAttributes()));
+  for (size_t k = 0; k < original->numAttributes(); ++k) {
+    type->addAttribute(original->getAttributeName(k), original->getAttribute(k),
+                       original->is_parameter(k), original->is_buffer(k));
+    copy._ivalue()->setSlot(k, module._ivalue()->getSlot(k));
+  }
+  for (size_t k = 0; k < original->numConstants(); ++k)
+    type->addConstant(original->getConstantName(k), original->getConstant(k));
+  for (torch::jit::Function* method : original->methods())
+    copy.clone_method(module, method->name());
+  return copy;
 }
 
 void add_method(const Module& module, const std::string& name,
@@ -141,7 +166,7 @@ Module compile(const Module& module, const CompileOptions& options) {
                     " has no method forward");
   if (module.hasattr(runtime::kPlanAttribute)) return module;
 
-  Module compiled = options.freeze ? torch::jit::freeze(module) : module.clone(/*inplace=*/true);
+  Module compiled = options.freeze ? torch::jit::freeze(module) : with_own_type(module);
   const auto forward =
       torch::jit::toGraphFunction(compiled.get_method("forward").function()).graph();
   const std::shared_ptr<Graph> graph = forward->copy();

@@ -9,8 +9,8 @@
 //   needs libscramjet.so loaded
 //
 // The compiled module answers what the original answers, and never fails where it works: what
-// cannot be compiled runs as before. Parameters and buffers are shared with the original. Numbers,
-// strings and other state are copied, and tensors inside lists and dictionaries are shared.
+// cannot be compiled runs as before. Parameters, buffers and submodules are shared with the
+// original; numbers and strings that are attributes of the module itself are copied.
 
 #include <torch/csrc/jit/api/module.h>
 

@@ -15,9 +15,9 @@ using torch::jit::Value;
 class Grouper {
  public:
   Grouper(const std::vector<Node*>& segment, const std::function<bool(const Node*)>& is_candidate,
-          size_t max_inputs, size_t max_nodes)
+          size_t max_values, size_t max_nodes)
       : segment_(segment),
-        max_inputs_(max_inputs),
+        max_values_(max_values),
         max_nodes_(max_nodes),
         group_(segment.size()),
         members_(segment.size()) {
@@ -60,7 +60,9 @@ class Grouper {
 
   void try_join(size_t a, size_t b) {
     if (a == b || members_[a].size() + members_[b].size() > max_nodes_) return;
-    if (count_inputs(a, b) > max_inputs_ || leaves_and_returns(a, b)) return;
+    if (count_inputs(a, b) > max_values_ || count_outputs(a, b) > max_values_ ||
+        leaves_and_returns(a, b))
+      return;
     for (size_t member : members_[b]) group_[member] = a;
     members_[a].insert(members_[a].end(), members_[b].begin(), members_[b].end());
     members_[b].clear();
@@ -79,6 +81,20 @@ class Grouper {
       }
     }
     return read.size();
+  }
+
+  size_t count_outputs(size_t a, size_t b) const {
+    size_t count = 0;
+    for (size_t group : {a, b}) {
+      for (size_t member : members_[group]) {
+        const auto& uses = segment_[member]->output()->uses();
+        count += std::any_of(uses.begin(), uses.end(), [&](const torch::jit::Use& use) {
+          const auto user = index_.find(use.user);
+          return user == index_.end() || (group_[user->second] != a && group_[user->second] != b);
+        });
+      }
+    }
+    return count;
   }
 
   // Is there a path from the union of the groups through another node (or group) back into it?
@@ -148,7 +164,7 @@ class Grouper {
   }
 
   const std::vector<Node*>& segment_;
-  const size_t max_inputs_, max_nodes_;
+  const size_t max_values_, max_nodes_;
   std::unordered_map<const Node*, size_t> index_;
   std::vector<bool> candidate_;
   std::vector<std::set<size_t>> users_;       // by node: nodes of the segment that read it
@@ -159,9 +175,9 @@ class Grouper {
 }  // namespace
 
 Grouping group_candidates(const std::vector<Node*>& segment,
-                          const std::function<bool(const Node*)>& is_candidate, size_t max_inputs,
+                          const std::function<bool(const Node*)>& is_candidate, size_t max_values,
                           size_t max_nodes) {
-  return Grouper(segment, is_candidate, max_inputs, max_nodes).run();
+  return Grouper(segment, is_candidate, max_values, max_nodes).run();
 }
 
 }  // namespace scramjet::passes

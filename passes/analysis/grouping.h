@@ -18,10 +18,10 @@ struct Grouping {
 };
 
 // `segment`: consecutive nodes of one block without a barrier among them. Two candidates join a
-// group where one feeds the other and no path leads out of the group and back in. `max_inputs`
+// group where one feeds the other and no path leads out of the group and back in. `max_values`
 // bounds the values a group reads.
 Grouping group_candidates(const std::vector<torch::jit::Node*>& segment,
                           const std::function<bool(const torch::jit::Node*)>& is_candidate,
-                          size_t max_inputs, size_t max_nodes);
+                          size_t max_values, size_t max_nodes);
 
 }  // namespace scramjet::passes
