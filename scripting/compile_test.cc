@@ -151,7 +151,7 @@ TEST(Compile, SharedSubmodules) {
   Module plain("Parent");
   plain.register_module("a", child);
   plain.register_module("b", child);
-  plain.define("def forward(self, x):\n  return self.b(self.a(x)) * 2\n");
+  plain.define("def forward(self, x):\n  return self.b.forward(self.a.forward(x)) * 2\n");
   Module fast = compile(plain);
   EXPECT_TRUE(fast.forward({at::zeros({1})}).toTensor().equal(at::full({1}, 6.0)));
 }

@@ -294,9 +294,10 @@ class Jitter(TorchDispatchMode):
         "as_strided flip add_ mul_ ones_like _unsafe_view logical_and logical_or logical_xor threshold copysign".split()
     )
 
-    def __init__(self, seed: int):
+    def __init__(self, share_up: float):
         super().__init__()
-        self.generator = torch.Generator().manual_seed(seed)
+        self.share_up = share_up  # of the elements; the others go down
+        self.generator = torch.Generator().manual_seed(0)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
@@ -306,9 +307,10 @@ class Jitter(TorchDispatchMode):
         plain_sum = name in ("add", "sub", "rsub") and (kwargs or {}).get("alpha", 1) == 1 and len(args) < 3
         if name in self.EXACT or plain_sum or name.endswith("_") or "view" in name or result._is_view():
             return result
-        up = torch.rand(result.shape, generator=self.generator) < 0.5
+        up = torch.rand(result.shape, generator=self.generator) < self.share_up
         infinity = torch.full_like(result, float("inf"))
-        nudged = torch.nextafter(result, torch.where(up, infinity, -infinity))
+        towards = torch.where(up, infinity, -infinity)
+        nudged = torch.nextafter(torch.nextafter(result, towards), towards)
         zero = torch.where(up, torch.zeros_like(result), -torch.zeros_like(result))
         result = torch.where(result.isnan(), torch.copysign(result, infinity * torch.where(up, 1, -1)), result)
         nudged = torch.where(result.isinf() | result.isnan(), result, nudged)
@@ -350,8 +352,8 @@ def compare(program: Program, eager: torch.nn.Module, candidate: torch.nn.Module
     kept = []
     for k in range(len(program.shapes)):
         expected, jittered = call(program, eager, k), []
-        for seed in range(3):
-            with contextlib.suppress(Exception), Jitter(seed):
+        for share_up in (0.0, 0.5, 1.0):
+            with contextlib.suppress(Exception), Jitter(share_up):
                 jittered.append(call(program, eager, k))
         for repeat in range(2):
             got = call(program, candidate, k)
@@ -415,7 +417,7 @@ def shrink(program: Program) -> Program:
             if len(program.shapes) > 1:
                 yield dataclasses.replace(program, shapes=program.shapes[:k] + program.shapes[k + 1 :])
 
-    for _ in range(200):
+    for _ in range(40):
         found = next((candidate for candidate in smaller() if failure(candidate)), None)
         if found is None:
             break
