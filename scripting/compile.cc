@@ -93,6 +93,21 @@ void attach_kernels(Module& module, Graph& graph, const runtime::KernelOptions& 
   }
 }
 
+// `function`, a method or hook of `from`, for the class `to`.
+torch::jit::Function* move_to(const torch::jit::Function& function, const c10::ClassTypePtr& from,
+                              const c10::ClassTypePtr& to) {
+  const auto remap = [&](const c10::TypePtr& type) {
+    return type == from ? c10::TypePtr(to) : type;
+  };
+  const std::shared_ptr<Graph> graph =
+      torch::jit::toGraphFunction(const_cast<torch::jit::Function&>(function)).graph()->copy();
+  graph->remapTypes(remap);
+  auto* moved = to->compilation_unit()->create_function(
+      c10::QualifiedName(*to->name(), function.name()), graph);
+  moved->setSchema(function.getSchema().cloneWithRemappedTypes(remap));
+  return moved;
+}
+
 // A module with a class of its own and the same contents: the same tensors, and the same
 // submodules, which several attributes may share. (Module::clone would copy submodules, and split
 // shared ones.)
@@ -112,8 +127,15 @@ Module with_own_type(const Module& module) {
   }
   for (size_t k = 0; k < original->numConstants(); ++k)
     type->addConstant(original->getConstantName(k), original->getConstant(k));
-  for (torch::jit::Function* method : original->methods())
-    copy.clone_method(module, method->name());
+  for (const auto* method : original->methods()) {
+    type->addMethod(move_to(*method, original, type));
+  }
+  for (const auto* hook : original->getForwardPreHooks()) {
+    type->addForwardPreHook(move_to(*hook, original, type));
+  }
+  for (const auto* hook : original->getForwardHooks()) {
+    type->addForwardHook(move_to(*hook, original, type));
+  }
   return copy;
 }
 

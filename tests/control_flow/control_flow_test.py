@@ -330,7 +330,6 @@ class ControlFlowTest(unittest.TestCase):
                     made.append((x @ w * 2).relu())
                 return made, (x @ w).relu() * 2
 
-        # Only the values: the strides that oneDNN gives a bfloat16 product are eager's in both.
         self.check(M, *[(torch.full((3, 3), 0.5), torch.ones(3, 3), n) for n in (0, 2, 9)])
 
     def test_exception_leaves_the_autocast_region(self):

@@ -31,11 +31,12 @@ class RandomProgramsTest(unittest.TestCase):
         program = random_programs.dataclasses.replace(program, mode="plain")
         program.statements.append(random_programs.Statement("last = x0.to(torch.float32) * 2"))
         program.returned = ["last"]
-        eager = program.module()
+        eager, calls = program.module(), range(len(program.shapes))
+        references = [random_programs.Reference.of(program, k) for k in calls]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.assertIsNone(random_programs.compare(program, eager, eager))
-            self.assertIn("output 0", random_programs.compare(program, eager, Wrong(eager)))
+            self.assertIsNone(random_programs.compare(program, references, eager))
+            self.assertIn("output 0", random_programs.compare(program, references, Wrong(eager)))
 
 
 if __name__ == "__main__":

@@ -47,13 +47,10 @@ def unittest_counts(log):
     return int(total) - failed - skipped, failed, skipped
 
 
-def target_counts(status, outputs):
-    """(passed, failed, skipped) of one test target that ended with Bazel's `status`."""
+def shard_counts(outputs):
+    """(passed, failed, skipped) of the cases that one run wrote to its files."""
     counts = gtest_counts(outputs.get("test.xml", "")) or unittest_counts(outputs.get("test.log", ""))
-    if status in ("PASSED", "FLAKY"):
-        return counts or (1, 0, 0)
-    passed, failed, skipped = counts or (0, 0, 0)
-    return passed, max(failed, 1), skipped
+    return counts or (0, 0, 0)
 
 
 def count(events):
@@ -66,7 +63,8 @@ def count(events):
             tests.setdefault(identity["targetConfigured"]["label"], "NO_STATUS")
         elif "testResult" in identity and "testResult" in event:
             files = event["testResult"].get("testActionOutput", [])
-            results[identity["testResult"]["label"]] = {
+            result = identity["testResult"]
+            results.setdefault(result["label"], {})[result.get("shard", 1)] = {
                 file["name"]: urllib.parse.unquote(urllib.parse.urlparse(file["uri"]).path)
                 for file in files
                 if "uri" in file
@@ -75,7 +73,12 @@ def count(events):
             tests[identity["testSummary"]["label"]] = event["testSummary"]["overallStatus"]
     total, failures = Counter(), []
     for label, status in sorted(tests.items()):
-        passed, failed, skipped = target_counts(status, results.get(label, {}))
+        shards = results.get(label, {1: {}}).values()
+        passed, failed, skipped = (sum(numbers) for numbers in zip(*map(shard_counts, shards)))
+        if status in ("PASSED", "FLAKY"):
+            passed = passed or 1  # a target without cases that can be told apart counts as one
+        else:
+            failed = max(failed, 1)
         total.update(passed=passed, failed=failed, skipped=skipped)
         if failed:
             failures.append(f"{label}: {'not built or not run' if status == 'NO_STATUS' else status}")

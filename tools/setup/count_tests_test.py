@@ -57,6 +57,13 @@ class CountTests(unittest.TestCase):
         self.add("//a", "FAILED", xml=GTEST)
         self.assertEqual(self.count(), ((1, 1, 2), ["//a: FAILED"]))
 
+    def test_shards_add_up(self):
+        self.add("//a", "PASSED", log=UNITTEST.replace("FAILED (failures=1, errors=2, skipped=2)", "OK"))
+        second = json.loads(json.dumps(self.events[1]))
+        second["id"]["testResult"]["shard"] = 2
+        self.events.insert(2, second)
+        self.assertEqual(self.count(), ((14, 0, 0), []))
+
     def test_unittest_counts_by_case(self):
         self.add("//a", "FAILED", xml=STAND_IN, log=UNITTEST)
         self.assertEqual(self.count(), ((2, 3, 2), ["//a: FAILED"]))
