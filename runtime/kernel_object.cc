@@ -143,4 +143,13 @@ const Variant& KernelObject::variant(const Specialisation& specialisation, const
   return *made.release();
 }
 
+void KernelObject::compile_usual() {
+  const std::vector<InputType> floats(kernel_.num_inputs, {at::kFloat, /*zero_dim=*/false});
+  const Specialisation& usual = specialise(floats.data());
+  if (!usual.program) return;
+  const std::vector<Access> access(kernel_.outputs.size() + kernel_.num_inputs,
+                                   Access::kContiguous);
+  variant(usual, access.data(), access.size());
+}
+
 }  // namespace scramjet::runtime

@@ -71,6 +71,10 @@ class KernelObject : public torch::CustomClassHolder {
   const Variant& variant(const Specialisation& specialisation, const codegen::cpu::Access* access,
                          size_t operands);
 
+  // Makes the machine code that most models ask for first, float tensors of one contiguous shape,
+  // so that the first call need not.
+  void compile_usual();
+
   template <class F>
   void for_each_specialisation(F&& visit) const {
     for (const Specialisation* at = specialisations_; at != nullptr; at = at->next) visit(*at);

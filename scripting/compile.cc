@@ -84,7 +84,8 @@ void attach_kernels(Module& module, Graph& graph, const runtime::KernelOptions& 
           c10::make_intrusive<runtime::KernelObject>(codegen::Kernel::parse(text), options);
       module.register_attribute(
           name, c10::getCustomClassType<c10::intrusive_ptr<runtime::KernelObject>>(),
-          c10::IValue(std::move(object)));
+          c10::IValue(object));
+      object->compile_usual();
       Node* get = graph.createGetAttr(graph.inputs()[0], name)->insertBefore(first);
       kernel = get->output();
     }
@@ -215,7 +216,7 @@ std::string explain(const Module& compiled) {
   std::string text =
       compiled.attr(runtime::kPlanAttribute).toCustomClass<runtime::Plan>()->report();
   const std::string kernels = kernel_summaries(compiled);
-  text += kernels.empty() ? "no group has run yet\n" : "at run time\n" + kernels;
+  text += kernels.empty() ? "" : "machine code so far\n" + kernels;
   return text + std::to_string(compilations()) + " compilations in this process\n";
 }
 
