@@ -68,6 +68,7 @@ class NodeLowering {
   }
 
   const std::string& reason() const { return reason_; }
+  NodeDtypes dtypes() const { return {common_, result_}; }
 
  private:
   std::nullopt_t refuse(const std::string& why) {
@@ -213,7 +214,8 @@ class NodeLowering {
 }  // namespace
 
 std::optional<ScalarProgram> lower(const Kernel& kernel, const std::vector<InputType>& inputs,
-                                   const LowerOptions& options, std::string* reason) {
+                                   const LowerOptions& options, std::vector<NodeDtypes>* dtypes,
+                                   std::string* reason) {
   std::vector<at::ScalarType> memory;
   for (const InputType& input : inputs) {
     if (register_type(input.dtype) == at::ScalarType::Undefined) {
@@ -234,6 +236,7 @@ std::optional<ScalarProgram> lower(const Kernel& kernel, const std::vector<Input
       return std::nullopt;
     }
     values.push_back(*typed);
+    dtypes->push_back(lowering.dtypes());
   }
   for (int32_t output : kernel.outputs)
     builder.store(values[output].value, values[output].type.dtype);

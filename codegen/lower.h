@@ -25,9 +25,16 @@ struct LowerOptions {
   bool round_like_eager = true;
 };
 
-// The program of `kernel` for inputs of these types, outputs in the kernel's order. nullopt where a
-// node cannot be compiled for them, with the reason ("aten::neg on Bool") in `*reason`.
+// The dtypes of one node: in which it computes, and which its result has.
+struct NodeDtypes {
+  at::ScalarType common, result;
+};
+
+// The program of `kernel` for inputs of these types, outputs in the kernel's order; `*dtypes` gets
+// an element per node. nullopt where a node cannot be compiled for them, with the reason
+// ("aten::neg on Bool") in `*reason`.
 std::optional<ScalarProgram> lower(const Kernel& kernel, const std::vector<InputType>& inputs,
-                                   const LowerOptions& options, std::string* reason);
+                                   const LowerOptions& options, std::vector<NodeDtypes>* dtypes,
+                                   std::string* reason);
 
 }  // namespace scramjet::codegen

@@ -212,7 +212,7 @@ Lowered to_dtype(const Lowering& l) {
 // Nearly all rows go through TensorIterator; these are the ones that do not, or not in the order of
 // their arguments.
 StrideRule stride_rule(const std::string& name, const std::string& overload) {
-  if (name == "aten::to") return StrideRule::kCast;
+  if (name == "aten::to" || name == "aten::nan_to_num") return StrideRule::kLike;
   if (name == "aten::rsub") return StrideRule::kReversed;
   const bool contiguous =
       name == "aten::masked_fill" || (name == "aten::pow" && overload == "Scalar");

@@ -38,7 +38,7 @@ enum class StrideRule : uint8_t {
   kIterator,    // TensorIterator's: those of the operands
   kReversed,    // the same, the op taking its two tensors the other way round
   kContiguous,  // row-major, whatever the operands are
-  kCast,        // aten::to's
+  kLike,        // at::empty_like's of the first tensor
 };
 
 // Classes of common dtype a row can be compiled for; others are evaluated op by op.

@@ -32,20 +32,37 @@ at::Tensor contiguous_output(const std::vector<at::Tensor>& operands) {
   return shadow(sizes, c10::contiguous_strides(sizes));
 }
 
-// A cast keeps dense strides and makes others dense in the same order; one that changes nothing
-// returns its input, whose strides later ops order the same way.
-at::Tensor cast_output(const at::Tensor& operand) {
-  if (operand.is_non_overlapping_and_dense()) return operand;
-  return shadow(operand.sizes(), at::infer_dense_strides(operand.sizes(), operand.strides()));
+// at::empty_like, and so a cast: keeps dense strides, and makes others dense in the same order. (A
+// cast that changes nothing returns its input, whose strides later ops order the same way.)
+at::Tensor like(const at::Tensor& tensor) {
+  if (tensor.is_non_overlapping_and_dense()) return tensor;
+  return shadow(tensor.sizes(), at::infer_dense_strides(tensor.sizes(), tensor.strides()));
 }
 
-at::Tensor node_output(const codegen::Node& node, const std::vector<at::Tensor>& values) {
+// A tensor of the kernel: its layout, and the dtype it would have.
+struct Shadow {
+  at::Tensor layout;
+  at::ScalarType dtype;
+};
+
+// TensorIterator casts a tensor of another dtype before it looks at strides; masks stay as they
+// are.
+at::Tensor operand(const codegen::Node& node, const std::string& argument, const Shadow& value,
+                   at::ScalarType common) {
+  const bool mask = argument == "condition" || argument == "mask";
+  const bool cast = node.op->strides != StrideRule::kLike && !mask && value.dtype != common;
+  return cast ? like(value.layout) : value.layout;
+}
+
+at::Tensor node_output(const codegen::Node& node, const std::vector<Shadow>& values,
+                       at::ScalarType common) {
   std::vector<at::Tensor> operands;
   for (size_t k = 0; k < node.arguments.size(); ++k) {
     const codegen::Argument& argument = node.arguments[k];
-    if (argument.is_value()) operands.push_back(values[argument.value]);
-    // Eager makes a 0-d operand of a number that stands for a tensor.
     const std::string& name = node.op->schema().arguments()[k].name();
+    if (argument.is_value())
+      operands.push_back(operand(node, name, values[argument.value], common));
+    // Eager makes a 0-d operand of a number that stands for a tensor.
     if (argument.constant.isScalar() && (name == "self" || name == "other"))
       operands.push_back(shadow({}, {}));
   }
@@ -55,8 +72,8 @@ at::Tensor node_output(const codegen::Node& node, const std::vector<at::Tensor>&
       break;
     case StrideRule::kContiguous:
       return contiguous_output(operands);
-    case StrideRule::kCast:
-      return cast_output(operands[0]);
+    case StrideRule::kLike:
+      return like(operands[0]);
     case StrideRule::kIterator:
       break;
   }
@@ -66,12 +83,17 @@ at::Tensor node_output(const codegen::Node& node, const std::vector<at::Tensor>&
 }  // namespace
 
 std::vector<at::Tensor> eager_layout(const codegen::Kernel& kernel,
-                                     const std::vector<at::Tensor>& inputs) {
-  std::vector<at::Tensor> values;
-  for (const at::Tensor& input : inputs) values.push_back(shadow(input.sizes(), input.strides()));
-  for (const codegen::Node& node : kernel.nodes) values.push_back(node_output(node, values));
+                                     const std::vector<at::Tensor>& inputs,
+                                     const std::vector<codegen::NodeDtypes>& dtypes) {
+  std::vector<Shadow> values;
+  for (const at::Tensor& input : inputs) {
+    values.push_back({shadow(input.sizes(), input.strides()), input.scalar_type()});
+  }
+  for (size_t k = 0; k < kernel.nodes.size(); ++k) {
+    values.push_back({node_output(kernel.nodes[k], values, dtypes[k].common), dtypes[k].result});
+  }
   std::vector<at::Tensor> outputs;
-  for (int32_t output : kernel.outputs) outputs.push_back(values[output]);
+  for (int32_t output : kernel.outputs) outputs.push_back(values[output].layout);
   return outputs;
 }
 

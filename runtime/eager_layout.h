@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "codegen/kernel.h"
+#include "codegen/lower.h"
 
 namespace scramjet::runtime {
 
-// Follows each op's operands in turn, on tensors without data (device meta; their dtype means
-// nothing), because strides depend on the order in which operands meet. Inputs must broadcast.
+// Follows each op's operands in turn, on tensors without data (device meta), because strides depend
+// on the order in which operands meet, and on which of them eager casts first. `dtypes`: by node.
+// Inputs must broadcast.
 std::vector<at::Tensor> eager_layout(const codegen::Kernel& kernel,
-                                     const std::vector<at::Tensor>& inputs);
+                                     const std::vector<at::Tensor>& inputs,
+                                     const std::vector<codegen::NodeDtypes>& dtypes);
 
 }  // namespace scramjet::runtime

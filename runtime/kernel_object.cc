@@ -115,8 +115,9 @@ const Specialisation& KernelObject::specialise(const InputType* inputs) {
   if (Specialisation* found = find()) return *found;
   auto made = std::make_unique<Specialisation>();
   made->inputs.assign(inputs, inputs + kernel_.num_inputs);
-  made->program = codegen::lower(kernel_, made->inputs,
-                                 {.round_like_eager = options_.round_like_eager}, &made->reason);
+  made->program =
+      codegen::lower(kernel_, made->inputs, {.round_like_eager = options_.round_like_eager},
+                     &made->dtypes, &made->reason);
   made->next = specialisations_.load();
   specialisations_.store(made.get(), std::memory_order_release);
   return *made.release();

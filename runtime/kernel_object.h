@@ -36,6 +36,7 @@ struct Variant {
 struct Specialisation {
   std::vector<codegen::InputType> inputs;
   std::optional<codegen::ScalarProgram> program;  // empty: evaluated op by op
+  std::vector<codegen::NodeDtypes> dtypes;        // by node
   std::string reason;
   std::atomic<Variant*> variants{nullptr};
   Specialisation* next = nullptr;

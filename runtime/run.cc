@@ -232,7 +232,8 @@ class Execution {
 
   std::vector<at::Tensor> outputs_as_eager() {
     std::vector<at::Tensor> outputs;
-    for (const at::Tensor& shadow : eager_layout(kernel_.kernel(), inputs_)) {
+    for (const at::Tensor& shadow :
+         eager_layout(kernel_.kernel(), inputs_, specialisation_->dtypes)) {
       outputs.push_back(
           allocate_output(shadow.sizes(), shadow.strides(), stores()[outputs.size()].memory));
     }

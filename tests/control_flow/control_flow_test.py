@@ -1,7 +1,8 @@
-"""Small programs with branches, loops, writes and exceptions: compiled, fresh and after save + load, against eager.
+"""Small programs with branches, loops, writes and exceptions against eager, fresh and reloaded.
 
-A case is a module that TorchScript accepts and the arguments of some calls. Outputs, arguments after the call,
-and what an exception says must be eager's, call after call; memory is shared where eager's is.
+A case is a module that TorchScript accepts and the arguments of some calls. Outputs, arguments
+after the call, and what an exception says must be eager's, call after call; memory is shared where
+eager's is.
 """
 
 import io
@@ -32,7 +33,11 @@ def copy(value):
 def tensors(value):
     if isinstance(value, Tensor):
         return [value]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
+    items = (
+        value.values()
+        if isinstance(value, dict)
+        else value if isinstance(value, (list, tuple)) else []
+    )
     return [tensor for item in items for tensor in tensors(item)]
 
 
@@ -48,7 +53,9 @@ class ControlFlowTest(unittest.TestCase):
             for what in ("dtype", "shape", "requires_grad"):
                 self.assertEqual(getattr(expected, what), getattr(got, what), f"{where}: {what}")
             self.assertEqual(expected.stride(), got.stride(), f"{where}: strides")
-            torch.testing.assert_close(got, expected, rtol=2e-6, atol=0, equal_nan=True, msg=lambda m: f"{where}: {m}")
+            torch.testing.assert_close(
+                got, expected, rtol=2e-6, atol=0, equal_nan=True, msg=lambda m: f"{where}: {m}"
+            )
         elif isinstance(expected, dict):
             self.assertEqual(list(expected), list(got), where)
             for key in expected:
@@ -73,8 +80,14 @@ class ControlFlowTest(unittest.TestCase):
                     expected, got = self.outcome(eager, ours), self.outcome(compiled, theirs)
                     self.assert_same(expected, got, where)
                     self.assert_same(ours, theirs, f"{where}, arguments")
-                    self.assertEqual(shared([expected, ours]), shared([got, theirs]), f"{where}, shared memory")
-                    self.assert_same(dict(eager.named_buffers()), dict(compiled.named_buffers()), f"{where}, buffers")
+                    self.assertEqual(
+                        shared([expected, ours]), shared([got, theirs]), f"{where}, shared memory"
+                    )
+                    self.assert_same(
+                        dict(eager.named_buffers()),
+                        dict(compiled.named_buffers()),
+                        f"{where}, buffers",
+                    )
                     early.append((expected, got))
             # Later calls touch early answers no more than eager's do.
             self.assert_same([e for e, _ in early], [g for _, g in early], "early answers")
@@ -114,7 +127,12 @@ class ControlFlowTest(unittest.TestCase):
                 z.view(-1).mul_(3)
                 return first, second, x, x.to(torch.float32)
 
-        self.check(M, (torch.ones(3),), (torch.ones(3, dtype=torch.int32),), (torch.ones(3, dtype=torch.float64),))
+        self.check(
+            M,
+            (torch.ones(3),),
+            (torch.ones(3, dtype=torch.int32),),
+            (torch.ones(3, dtype=torch.float64),),
+        )
 
     def test_out_arguments(self):
         class M(torch.nn.Module):
@@ -189,7 +207,9 @@ class ControlFlowTest(unittest.TestCase):
 
     def test_lists_and_dictionaries_inside(self):
         class M(torch.nn.Module):
-            def forward(self, x: Tensor, extra: Optional[Tensor]) -> Tuple[Dict[str, Tensor], List[Tensor], int]:
+            def forward(
+                self, x: Tensor, extra: Optional[Tensor]
+            ) -> Tuple[Dict[str, Tensor], List[Tensor], int]:
                 found: Dict[str, Tensor] = {"x": x * 2 + 1}
                 found["y"] = found["x"]
                 found["y"].add_(1)

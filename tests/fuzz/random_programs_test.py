@@ -25,7 +25,10 @@ class RandomProgramsTest(unittest.TestCase):
                 self.module = module
 
             def forward(self, *inputs):
-                return [t.clone().add_(1) if t.dtype == torch.float32 else t for t in self.module(*inputs)]
+                return [
+                    t.clone().add_(1) if t.dtype == torch.float32 else t
+                    for t in self.module(*inputs)
+                ]
 
         program = random_programs.Grower(3).grow()
         program = random_programs.dataclasses.replace(program, mode="plain")

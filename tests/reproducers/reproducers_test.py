@@ -47,9 +47,15 @@ class TransformsTest(unittest.TestCase):
             return lambda x: module(x).sum()
 
         x, module = torch.ones(3), compiled(Chain())
-        torch.testing.assert_close(torch.func.grad(total(module))(x), torch.func.grad(total(Chain()))(x))
-        torch.testing.assert_close(torch.func.hessian(total(module))(x), torch.func.hessian(total(Chain()))(x))
-        torch.testing.assert_close(torch.func.jvp(module, (x,), (x,)), torch.func.jvp(Chain(), (x,), (x,)))
+        torch.testing.assert_close(
+            torch.func.grad(total(module))(x), torch.func.grad(total(Chain()))(x)
+        )
+        torch.testing.assert_close(
+            torch.func.hessian(total(module))(x), torch.func.hessian(total(Chain()))(x)
+        )
+        torch.testing.assert_close(
+            torch.func.jvp(module, (x,), (x,)), torch.func.jvp(Chain(), (x,), (x,))
+        )
 
     def test_vmap(self):
         x = torch.arange(6.0).view(3, 2)
@@ -214,6 +220,26 @@ class LayoutTest(unittest.TestCase):
         x = torch.ones(9, 1, dtype=torch.int8).t()
         self.assertEqual(compiled(M())(x).stride(), M()(x).stride())
 
+    def test_strides_where_eager_casts_an_expanded_operand_first(self):
+        # TensorIterator makes it dense in its own order; that order, not x's, is the output's.
+        class M(torch.nn.Module):
+            def forward(self, mask: Tensor, x: Tensor):
+                return torch.maximum(mask, x) * 2
+
+        mask, x = torch.ones(7, dtype=torch.bool).expand(5, 7), torch.ones(7, 5).t()
+        self.assertEqual(compiled(M())(mask, x).stride(), M()(mask, x).stride())
+
+    def test_strides_of_nan_to_num(self):
+        # It allocates by empty_like: strides of dimensions of one stay as they are.
+        class M(torch.nn.Module):
+            def forward(self, x: Tensor):
+                y = torch.nan_to_num(x)
+                return y, torch.exp(y)
+
+        x = torch.ones(1, 2)[:, ::2]
+        got, want = compiled(M())(x), M()(x)
+        self.assertEqual([y.stride() for y in got], [y.stride() for y in want])
+
 
 class UntrustedFileTest(unittest.TestCase):
     def test_compare_element_with_fewer_indices_than_dims(self):
@@ -230,7 +256,9 @@ class UntrustedFileTest(unittest.TestCase):
             if b"compare_element" not in text:
                 self.skipTest("the condition is not a compare_element")
             for name in source.namelist():
-                target.writestr(name, source.read(name).replace(b"[0, 0], [0, 0]", b"[0, 0, 0, 0, 0, 0], [0]"))
+                target.writestr(
+                    name, source.read(name).replace(b"[0, 0], [0, 0]", b"[0, 0, 0, 0, 0, 0], [0]")
+                )
         edited.seek(0)
         with self.assertRaises((RuntimeError, ValueError)):
             torch.jit.load(edited)(torch.ones([1] * 8))
