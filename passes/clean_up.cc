@@ -3,6 +3,7 @@
 #include <torch/csrc/jit/passes/constant_propagation.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/passes/lower_tuples.h>
 
 namespace scramjet::passes {
 namespace {
@@ -26,6 +27,12 @@ bool inline_calls(PassContext& context) {
 
 bool propagate_constants(PassContext& context) {
   return torch::jit::ConstantPropagationImmutableTypes(context.graph);
+}
+
+bool lower_tuples(PassContext& context) {
+  const std::string before = context.graph->toString();
+  torch::jit::LowerSimpleTuples(context.graph);
+  return context.graph->toString() != before;
 }
 
 bool eliminate_dead_code(PassContext& context) {

@@ -16,6 +16,10 @@ bool inline_calls(PassContext& context);
 // rotates (pytorch#75794), so tensors are left alone.
 bool propagate_constants(PassContext& context);
 
+// lower-tuples: a tuple that is made and taken apart again is not made. What nobody reads of it
+// becomes dead code.
+bool lower_tuples(PassContext& context);
+
 // eliminate-dead-code: removes nodes without effect whose results nobody reads. torch's version
 // without AliasDb: every write stays.
 bool eliminate_dead_code(PassContext& context);

@@ -29,6 +29,7 @@ const std::vector<Pass>& pipeline() {
       {"inline", inline_calls},
       {"lower-autocast", lower_autocast},
       {"propagate-constants", propagate_constants},
+      {"lower-tuples", lower_tuples},
       {"eliminate-dead-code", eliminate_dead_code},
       {"compare-elements", compare_elements},
       {"fuse-pointwise", fuse_pointwise},
