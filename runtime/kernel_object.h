@@ -4,6 +4,7 @@
 // specialisation.
 
 #include <ATen/core/ivalue.h>
+#include <c10/util/DimVector.h>
 
 #include <atomic>
 #include <memory>
@@ -32,6 +33,12 @@ struct Variant {
   Variant* next = nullptr;
 };
 
+// The outputs' strides for one set of input sizes and strides.
+struct KnownLayout {
+  std::vector<int64_t> inputs;  // sizes, then strides, of each in turn
+  std::vector<c10::DimVector> strides;
+};
+
 // What is known of a kernel for one combination of input dtypes.
 struct Specialisation {
   std::vector<codegen::InputType> inputs;
@@ -39,6 +46,8 @@ struct Specialisation {
   std::vector<codegen::NodeDtypes> dtypes;        // by node
   std::string reason;
   std::atomic<Variant*> variants{nullptr};
+  // The last one that had to be worked out (eager_layout); models see few.
+  mutable std::atomic<std::shared_ptr<const KnownLayout>> layout;
   Specialisation* next = nullptr;
 
   ~Specialisation();

@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "codegen/evaluate.h"
@@ -63,13 +64,6 @@ std::optional<Sizes> broadcast_sizes(const std::vector<at::Tensor>& inputs, uint
   return sizes;
 }
 
-// How the operands lie in memory, as far as the choice of loop and output strides goes.
-enum class Layout {
-  kFlat,  // every input is one dense run over all elements in the same order, or a single element
-  kContiguous,  // row-major inputs, some broadcast: row-major outputs
-  kOther,       // ask eager for the outputs' strides
-};
-
 bool has_unit_dim(at::IntArrayRef sizes) {
   return std::find(sizes.begin(), sizes.end(), 1) != sizes.end();
 }
@@ -80,6 +74,17 @@ bool is_row_major(const at::Tensor& tensor) {
   if (!tensor.is_contiguous()) return false;
   return !has_unit_dim(tensor.sizes()) ||
          tensor.strides() == at::IntArrayRef(c10::contiguous_strides(tensor.sizes()));
+}
+
+// Do these strides walk memory element by element, in the order of the dimensions?
+bool is_in_order(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  int64_t expected = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (sizes[d] == 1) continue;
+    if (strides[d] != expected) return false;
+    expected *= sizes[d];
+  }
+  return true;
 }
 
 class Execution {
@@ -117,7 +122,7 @@ class Execution {
   }
 
   std::optional<std::vector<at::Tensor>> run(std::string* reason) {
-    return layout_ == Layout::kFlat ? run_flat(reason) : run_strided(reason);
+    return flat_ ? run_flat(reason) : run_strided(reason);
   }
 
  private:
@@ -125,23 +130,54 @@ class Execution {
 
   void choose_layout() {
     const at::Tensor* model = nullptr;  // the input whose strides the outputs get
-    bool flat = true, contiguous = true;
+    bool row_major = true, same_strides = true, in_order = true, whole = true;
     for (const at::Tensor& tensor : inputs_) {
-      if (!is_row_major(tensor)) contiguous = false;
+      if (!is_row_major(tensor)) row_major = false;
       if (is_full(tensor)) {
         if (model == nullptr) model = &tensor;
-        if (tensor.strides() != model->strides()) flat = flat && contiguous;
+        if (tensor.strides() != model->strides()) same_strides = false;
+        if (!tensor.is_contiguous()) in_order = false;
       } else if (tensor.numel() != 1) {
-        flat = false;
+        whole = false;
       }
     }
-    if (model == nullptr) flat = false;
-    if (flat && !contiguous)
-      flat =
-          model->is_non_overlapping_and_dense() && !has_unit_dim(sizes_) && kernel_.keeps_strides();
-    layout_ = flat ? Layout::kFlat : contiguous ? Layout::kContiguous : Layout::kOther;
+    if (model == nullptr) whole = false;
     strides_ = c10::contiguous_strides(sizes_);
-    if (flat && !contiguous) strides_.assign(model->strides().begin(), model->strides().end());
+    flat_ = whole && row_major;
+    if (row_major) return;
+    if (whole && same_strides && model->is_non_overlapping_and_dense() && !has_unit_dim(sizes_) &&
+        kernel_.keeps_strides()) {
+      strides_.assign(model->strides().begin(), model->strides().end());
+      flat_ = true;
+      return;
+    }
+    known_ = layout_as_eager();
+    flat_ = whole && in_order &&
+            std::all_of(known_->strides.begin(), known_->strides.end(),
+                        [&](at::IntArrayRef strides) { return is_in_order(sizes_, strides); });
+  }
+
+  // The strides that eager gives the outputs.
+  std::shared_ptr<const KnownLayout> layout_as_eager() const {
+    std::vector<int64_t> key;
+    for (const at::Tensor& input : inputs_) {
+      key.insert(key.end(), input.sizes().begin(), input.sizes().end());
+      key.insert(key.end(), input.strides().begin(), input.strides().end());
+    }
+    auto known = specialisation_->layout.load();
+    if (known != nullptr && known->inputs == key) return known;
+    auto made = std::make_shared<KnownLayout>();
+    made->inputs = std::move(key);
+    for (const at::Tensor& shadow :
+         eager_layout(kernel_.kernel(), inputs_, specialisation_->dtypes)) {
+      made->strides.emplace_back(shadow.strides());
+    }
+    specialisation_->layout.store(made);
+    return made;
+  }
+
+  at::IntArrayRef output_strides(size_t k) const {
+    return known_ != nullptr ? at::IntArrayRef(known_->strides[k]) : at::IntArrayRef(strides_);
   }
 
   const std::vector<codegen::Store>& stores() const { return specialisation_->program->outputs; }
@@ -150,11 +186,11 @@ class Execution {
     const at::ScalarType dtype = stores()[k].memory;
     for (at::Tensor& tensor : inputs_) {
       if (tensor.defined() && tensor.scalar_type() == dtype && is_full(tensor) &&
-          tensor.strides() == at::IntArrayRef(strides_) && is_reusable(tensor)) {
+          tensor.strides() == output_strides(k) && is_reusable(tensor)) {
         return std::move(tensor);
       }
     }
-    return allocate_output(sizes_, strides_, dtype);
+    return allocate_output(sizes_, output_strides(k), dtype);
   }
 
   std::optional<std::vector<at::Tensor>> run_flat(std::string* reason) {
@@ -197,8 +233,10 @@ class Execution {
   }
 
   std::optional<std::vector<at::Tensor>> run_strided(std::string* reason) {
-    std::vector<at::Tensor> outputs =
-        layout_ == Layout::kContiguous ? contiguous_outputs() : outputs_as_eager();
+    std::vector<at::Tensor> outputs;
+    for (size_t k = 0; k < stores().size(); ++k) {
+      outputs.push_back(allocate_output(sizes_, output_strides(k), stores()[k].memory));
+    }
     at::TensorIteratorConfig config;
     config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
     for (const at::Tensor& output : outputs) config.add_output(output);
@@ -223,30 +261,15 @@ class Execution {
     return unit || strides.empty() ? Access::kContiguous : Access::kStrided;
   }
 
-  std::vector<at::Tensor> contiguous_outputs() {
-    std::vector<at::Tensor> outputs;
-    for (const codegen::Store& store : stores())
-      outputs.push_back(allocate_output(sizes_, strides_, store.memory));
-    return outputs;
-  }
-
-  std::vector<at::Tensor> outputs_as_eager() {
-    std::vector<at::Tensor> outputs;
-    for (const at::Tensor& shadow :
-         eager_layout(kernel_.kernel(), inputs_, specialisation_->dtypes)) {
-      outputs.push_back(
-          allocate_output(shadow.sizes(), shadow.strides(), stores()[outputs.size()].memory));
-    }
-    return outputs;
-  }
-
   KernelObject& kernel_;
   std::vector<at::Tensor>& inputs_;
   const Specialisation* specialisation_ = nullptr;
   Sizes sizes_;
   c10::DimVector strides_;
   int64_t numel_ = 0;
-  Layout layout_ = Layout::kOther;
+  std::shared_ptr<const KnownLayout> known_;  // where the strides follow no simple rule
+  bool flat_ =
+      false;  // every operand is one run over all elements in the same order, or one element
 };
 
 }  // namespace
