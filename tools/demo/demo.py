@@ -142,7 +142,8 @@ def write_chart(results: dict[str, list[dict]]) -> pathlib.Path:
     axes.set_xticks(range(len(names)), names)
     axes.set_ylabel("time of a call, TorchScript = 1")
     axes.set_title("Three programs, plain and compiled")
-    axes.legend()
+    axes.set_ylim(0, 1.25)
+    axes.legend(loc="upper right", ncols=2)
     path = OUT / "speed.png"
     figure.savefig(path, dpi=120, bbox_inches="tight")
     return path
