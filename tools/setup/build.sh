@@ -83,10 +83,11 @@ compat() {
   ensure_compiler
   environment=$(ensure_environment "$version")
   export SCRAMJET_PYTHON="$environment/bin/python"
-  # Its own output base: switching torch back and forth would throw the other's build away. No links
-  # either: bazel-bin stays the build of the usual torch.
+  # Its own output base: switching torch back and forth would throw the other's build away. The other's link to
+  # its tree goes, since //... would walk into it; the next `./scramjet build` makes it again.
+  rm -f "bazel-${PWD##*/}"
   bazel_options=(--output_base="$CACHE/output/torch-$version")
-  run_tests --symlink_prefix=/ "$@"
+  run_tests --experimental_convenience_symlinks=ignore "$@"
 }
 
 write_compile_commands() {
