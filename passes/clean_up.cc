@@ -10,10 +10,7 @@ namespace {
 
 size_t count_nodes(const torch::jit::Block* block) {
   size_t count = 0;
-  for (const torch::jit::Node* node : block->nodes()) {
-    ++count;
-    for (const torch::jit::Block* inner : node->blocks()) count += count_nodes(inner);
-  }
+  for_each_node(block, [&](const torch::jit::Node*) { ++count; });
   return count;
 }
 

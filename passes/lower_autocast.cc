@@ -18,18 +18,19 @@ bool is_autocast(const Value* value) {
          std::string::npos;  // torch.amp's, torch.cpu.amp's and torch.cuda.amp's
 }
 
-// A region's two ends. They may lie in different blocks only where the inner one leaves early.
+// The beginnings and ends of autocast regions, in every block.
 struct Regions {
   std::vector<Node*> enters, exits;
 };
 
-void list_regions(torch::jit::Block* block, Regions& found) {
-  for (Node* node : block->nodes()) {
-    if (node->kind() == c10::prim::Enter && is_autocast(node->input(0)))
-      found.enters.push_back(node);
-    if (node->kind() == c10::prim::Exit && is_autocast(node->input(0))) found.exits.push_back(node);
-    for (torch::jit::Block* inner : node->blocks()) list_regions(inner, found);
-  }
+Regions list_regions(const torch::jit::Block* block) {
+  Regions found;
+  for_each_node(block, [&](Node* node) {
+    const bool enter = node->kind() == c10::prim::Enter;
+    if ((!enter && node->kind() != c10::prim::Exit) || !is_autocast(node->input(0))) return;
+    (enter ? found.enters : found.exits).push_back(node);
+  });
+  return found;
 }
 
 // Replaces `node` by scramjet::`op`.
@@ -63,8 +64,7 @@ bool all_matched(const Regions& regions) {
 }  // namespace
 
 bool lower_autocast(PassContext& context) {
-  Regions regions;
-  list_regions(context.graph->block(), regions);
+  const Regions regions = list_regions(context.graph->block());
   if (regions.enters.empty() || !all_matched(regions)) return false;
   std::unordered_map<const Value*, Value*> saved;  // by the autocast object
   for (Node* enter : regions.enters) {

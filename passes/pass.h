@@ -50,6 +50,15 @@ struct Pass {
   bool (*run)(PassContext& context);  // true: it changed the graph
 };
 
+// Calls visit(node) for every node of the block and of the blocks inside it, in order.
+template <class F>
+void for_each_node(const torch::jit::Block* block, F&& visit) {
+  for (torch::jit::Node* node : const_cast<torch::jit::Block*>(block)->nodes()) {
+    visit(node);
+    for (const torch::jit::Block* inner : node->blocks()) for_each_node(inner, visit);
+  }
+}
+
 // "file.py:12" of a node, or an empty string.
 std::string source_line(const torch::jit::Node* node);
 

@@ -113,8 +113,9 @@ class Execution {
     sizes_ = std::move(*sizes);
     numel_ = c10::multiply_integers(sizes_);
     if (numel_ == 0) return refuse("no elements");
+    const uint64_t every = all >> (64 - inputs_.size());
     for (uint64_t needed : kernel_.dependencies()) {
-      if (broadcast_sizes(inputs_, needed) != sizes_)
+      if (needed != every && broadcast_sizes(inputs_, needed) != sizes_)
         return refuse("an output smaller than another operand");
     }
     choose_layout();
@@ -196,7 +197,6 @@ class Execution {
   std::optional<std::vector<at::Tensor>> run_flat(std::string* reason) {
     const size_t count = stores().size(), operands = count + inputs_.size();
     c10::SmallVector<Access, kInline> access(count, Access::kContiguous);
-    c10::SmallVector<int64_t, kInline> element_sizes;
     c10::SmallVector<int64_t, 2 * kInline> strides;
     for (const codegen::Store& store : stores())
       strides.push_back(static_cast<int64_t>(c10::elementSize(store.memory)));
@@ -268,8 +268,8 @@ class Execution {
   c10::DimVector strides_;
   int64_t numel_ = 0;
   std::shared_ptr<const KnownLayout> known_;  // where the strides follow no simple rule
-  bool flat_ =
-      false;  // every operand is one run over all elements in the same order, or one element
+  // Every operand is one run over all elements in the same order, or one element.
+  bool flat_ = false;
 };
 
 }  // namespace

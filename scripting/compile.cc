@@ -13,6 +13,7 @@
 #include "passes/pipeline.h"
 #include "runtime/kernel_object.h"
 #include "runtime/plan.h"
+#include "scripting/attached_kernels.h"
 #include "scripting/report.h"
 
 namespace scramjet {
@@ -61,17 +62,12 @@ void check_fullgraph(const passes::Report& report) {
   }
 }
 
-void list_run_nodes(torch::jit::Block* block, std::vector<Node*>& found) {
-  for (Node* node : block->nodes()) {
-    if (node->kind() == passes::run_kind()) found.push_back(node);
-    for (torch::jit::Block* inner : node->blocks()) list_run_nodes(inner, found);
-  }
-}
-
 // Each kernel becomes an attribute of the module, equal ones share; each run node reads its own.
 void attach_kernels(Module& module, Graph& graph, const runtime::KernelOptions& options) {
   std::vector<Node*> runs;
-  list_run_nodes(graph.block(), runs);
+  passes::for_each_node(graph.block(), [&](Node* node) {
+    if (node->kind() == passes::run_kind()) runs.push_back(node);
+  });
   std::map<std::string, Value*> kernels;
   Node* first = *graph.block()->nodes().begin();
   for (Node* run : runs) {
@@ -172,11 +168,7 @@ void forward_through_plan(Graph& graph) {
 
 std::string kernel_summaries(const Module& module) {
   std::string text;
-  const auto object = module._ivalue();
-  for (size_t k = 0; k < object->type()->numAttributes(); ++k) {
-    if (object->type()->getAttributeName(k).rfind(kKernelAttribute, 0) != 0) continue;
-    text += runtime_text(*object->getSlot(k).toCustomClass<runtime::KernelObject>());
-  }
+  for (const auto& kernel : attached_kernels(module)) text += runtime_text(*kernel);
   return text;
 }
 
@@ -197,15 +189,16 @@ Module compile(const Module& module, const CompileOptions& options) {
 
   const passes::Report report = passes::run_pipeline(graph, pipeline_options(options));
   if (options.fullgraph) check_fullgraph(report);
+  const std::string text = report_text(report);
   attach_kernels(compiled, *graph, {options.fast_math, options.round_like_eager});
   compiled.register_attribute(runtime::kPlanAttribute,
                               c10::getCustomClassType<c10::intrusive_ptr<runtime::Plan>>(),
-                              c10::IValue(c10::make_intrusive<runtime::Plan>(report_text(report))));
+                              c10::IValue(c10::make_intrusive<runtime::Plan>(text)));
   graph->lint();
   add_method(compiled, runtime::kOptimisedMethod, graph);
   forward_through_plan(*forward);
   forward->lint();
-  codegen::debug_dump("report.txt", report_text(report));
+  codegen::debug_dump("report.txt", text);
   return compiled;
 }
 

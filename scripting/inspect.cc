@@ -4,6 +4,7 @@
 
 #include "runtime/kernel_object.h"
 #include "runtime/plan.h"
+#include "scripting/attached_kernels.h"
 
 namespace scramjet {
 namespace {
@@ -33,12 +34,7 @@ std::string dump_stage(const torch::jit::Module& compiled, const std::string& st
         ->toString();
   }
   std::string text;
-  for (const c10::IValue& slot : compiled._ivalue()->slots()) {
-    if (!slot.isCapsule() && !slot.isObject()) continue;
-    if (!slot.type()->isSubtypeOf(
-            *c10::getCustomClassType<c10::intrusive_ptr<runtime::KernelObject>>()))
-      continue;
-    const auto kernel = slot.toCustomClass<runtime::KernelObject>();
+  for (const auto& kernel : attached_kernels(compiled)) {
     text += stage == "kernel" ? kernel->text() : machine_code(*kernel, stage);
   }
   return text;

@@ -7,20 +7,10 @@
 #include <vector>
 
 #include "codegen/cpu/compiled_kernel.h"
+#include "codegen/cpu/multiply_chain.h"
 
 namespace scramjet::codegen::cpu {
 namespace {
-
-// y = relu(x); r = y; `length` times r = r * y.
-ScalarProgram multiply_chain(int length) {
-  ScalarBuilder b({at::kFloat});
-  const Value x = b.load(0), zero = b.constant(0, at::kFloat);
-  const Value y = b.select(b.binary(Opcode::kLt, x, zero), zero, x);
-  Value r = y;
-  for (int k = 0; k < length; ++k) r = b.binary(Opcode::kMul, r, y);
-  b.store(r, at::kFloat);
-  return b.finish();
-}
 
 ScalarProgram add_two(at::ScalarType type) {
   ScalarBuilder b({type, type});

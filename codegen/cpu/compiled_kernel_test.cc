@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "codegen/cpu/kernel_runner.h"
+#include "codegen/cpu/multiply_chain.h"
 
 namespace scramjet::codegen::cpu {
 namespace {
@@ -136,16 +137,6 @@ TEST(CompiledKernel, MixedWidths) {
       }
     }
   }
-}
-
-ScalarProgram multiply_chain(int length) {
-  ScalarBuilder b({at::kFloat});
-  const Value x = b.load(0), zero = b.constant(0, at::kFloat);
-  const Value y = b.select(b.binary(Opcode::kLt, x, zero), zero, x);
-  Value r = y;
-  for (int k = 0; k < length; ++k) r = b.binary(Opcode::kMul, r, y);
-  b.store(r, at::kFloat);
-  return b.finish();
 }
 
 // 51 operations, denormals among the results. 500: longer than the registers' worth of any loop
