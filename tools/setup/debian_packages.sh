@@ -14,11 +14,13 @@ readonly BUILD_PACKAGES=(
   libgtest-dev
   libsndfile1-dev
   libxtensor-dev
+  libzstd-dev # libzstd.a and libz.a: LLVM is linked statically, and so is what it calls
   llvm-19-dev
   nlohmann-json3-dev
   python-is-python3 # the first line of what py_test starts says `python`
   python3-dev
   python3-venv
+  zlib1g-dev
 )
 readonly LINT_PACKAGES=(clang-format clang-tidy)
 
