@@ -124,6 +124,8 @@ void check(const char* name, const ScalarProgram& program,
   std::vector<T> a = arguments<T>(1), b = arguments<T>(2);
   const at::ScalarType type = at::CppTypeToScalarType<T>::value;
   const at::Tensor expected = aten(tensor_of(a), tensor_of(b)).contiguous();
+  const at::Tensor in_double =
+      aten(tensor_of(a).to(at::kDouble), tensor_of(b).to(at::kDouble)).to(type).contiguous();
   for (Target target : targets()) {
     const auto got = run(program, {Array::of(type, a), Array::of(type, b)}, a.size(), target)[0]
                          .template as<T>();
@@ -133,7 +135,10 @@ void check(const char* name, const ScalarProgram& program,
       // ATen runs Sleef here, which overflows or gives up earlier (sinh(710), fmod(max, 0.5)) than
       // the C library.
       if (target == Target::kSse && !std::isfinite(want)) continue;
-      const int64_t distance = ulps(got[k], want);
+      int64_t distance = ulps(got[k], want);
+      // Before 2.15 torch's float sinh and cosh are Sleef's, which overflow from 88.7 on, not 89.4.
+      if (std::isinf(want))
+        distance = std::min(distance, ulps(got[k], in_double.const_data_ptr<T>()[k]));
       worst = std::max(worst, distance);
       different += distance != 0;
       EXPECT_LE(distance, tolerance) << name_of(target) << ": " << name << "(" << a[k] << ", "
