@@ -7,6 +7,7 @@
 #include "passes/compare_elements.h"
 #include "passes/fuse_pointwise.h"
 #include "passes/lower_autocast.h"
+#include "passes/share_attributes.h"
 
 namespace scramjet::passes {
 namespace {
@@ -30,6 +31,7 @@ const std::vector<Pass>& pipeline() {
       {"lower-autocast", lower_autocast},
       {"propagate-constants", propagate_constants},
       {"lower-tuples", lower_tuples},
+      {"share-attributes", share_attributes},
       {"eliminate-dead-code", eliminate_dead_code},
       {"compare-elements", compare_elements},
       {"fuse-pointwise", fuse_pointwise},

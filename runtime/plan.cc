@@ -1,49 +1,44 @@
 #include "runtime/plan.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
+#include <optional>
 #include <utility>
 
 #include "runtime/autocast_region.h"
+#include "runtime/autograd_bypass.h"
+#include "runtime/prepare_graph.h"
 
 namespace scramjet::runtime {
 
 struct Plan::Program {
   std::shared_ptr<const c10::ClassType> type;  // kept, so that its address names this class only
+  bool can_bypass_autograd;
   torch::jit::Code code;
   Program* next;
 };
 
 namespace {
 
-using torch::jit::Block;
-using torch::jit::Node;
-
-// torch's interpreter emits a node with one output and one use right before that use, a loop or
-// branch too. The body of such a loop may then read a register that an earlier operand of the same
-// use has given away. A second output keeps every loop and branch where it stands.
-void keep_in_place(Block* block) {
-  for (Node* node : block->nodes()) {
-    for (Block* inner : node->blocks()) keep_in_place(inner);
-    if (node->outputs().size() != 1 || node->blocks().empty()) continue;
-    torch::jit::Graph* graph = node->owningGraph();
-    if (node->kind() == c10::prim::Loop) {
-      const torch::jit::WithInsertPoint before(node);
-      node->addInput(graph->insertConstant(c10::IValue()));
-      Block* body = node->blocks()[0];
-      body->registerOutput(body->addInput()->setType(c10::NoneType::get()));
-    } else if (node->kind() == c10::prim::If) {
-      for (Block* branch : node->blocks()) {
-        const torch::jit::WithInsertPoint inside(branch);
-        branch->registerOutput(graph->insertConstant(c10::IValue()));
-      }
-    } else {
-      continue;
-    }
-    node->addOutput()->setType(c10::NoneType::get());
+// Skips autograd's kernels where the graph allows it and nothing differentiates.
+class AutogradBypass {
+ public:
+  explicit AutogradBypass(bool allowed) {
+    if (allowed && !c10::GradMode::is_enabled() && !forward_mode()) guard_.emplace();
   }
-}
+
+ private:
+  // Forward-mode derivatives are computed with gradients off too.
+  static bool forward_mode() {
+    return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
+  }
+
+  std::optional<at::AutoDispatchBelowADInplaceOrView> guard_;
+};
 
 }  // namespace
 
@@ -70,15 +65,18 @@ const Plan::Program& Plan::program(c10::ivalue::Object& self) {
       "scramjet: a compiled module cannot be frozen afterwards (its optimised graph was dropped); "
       "freeze first, with scramjet::compile's option 'freeze'");
   const auto graph = torch::jit::toGraphFunction(*method).graph()->copy();
-  keep_in_place(graph->block());
-  auto* made = new Program{type, torch::jit::Code(graph, "forward"), programs_.load()};
+  prepare_graph(*graph);
+  auto* made = new Program{type, can_bypass_autograd(*graph), torch::jit::Code(graph, "forward"),
+                           programs_.load()};
   programs_.store(made, std::memory_order_release);
   return *made;
 }
 
 void Plan::run(c10::ivalue::Object& self, torch::jit::Stack& stack) {
-  const AutocastGuard guard;
-  torch::jit::InterpreterState(program(self).code).run(stack);
+  const Program& found = program(self);
+  const AutocastGuard autocast;
+  const AutogradBypass bypass(found.can_bypass_autograd);
+  torch::jit::InterpreterState(found.code).run(stack);
 }
 
 }  // namespace scramjet::runtime

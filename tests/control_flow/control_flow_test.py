@@ -382,6 +382,43 @@ class ControlFlowTest(unittest.TestCase):
             with context():
                 self.check(M, (torch.ones(2),))
 
+    def test_gradients_off_still_keep_versions_and_views(self):
+        """What autograd would miss later: writes to what was there before, and views of it."""
+
+        class M(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.ones(2, 2))
+                self.register_buffer("seen", torch.zeros(2))
+
+            def forward(self, x: Tensor, how: int):
+                y = (x @ self.weight * 2).tanh() + 1
+                if how == 0:
+                    return y, y + 1
+                if how == 1:
+                    self.seen.add_(1)
+                    return y, self.seen
+                if how == 2:
+                    x[0].mul_(2)
+                    return y, x
+                return y, self.weight[0]
+
+        eager, compiled = M(), scramjet.compile(torch.jit.script(M()))
+        for how in range(4):
+            ours, theirs = torch.ones(2, 2), torch.ones(2, 2)
+            with torch.no_grad():
+                want, got = eager(ours, how), compiled(theirs, how)
+            self.assert_same(want, got, how)
+            self.assertEqual(ours._version, theirs._version)
+            self.assertEqual(eager.seen._version, compiled.seen._version)
+            for a, b in zip(want, got):
+                self.assertEqual((a.is_leaf, a._is_view()), (b.is_leaf, b._is_view()), how)
+        for module in (eager, compiled):
+            with torch.no_grad():
+                _, row = module(torch.ones(2, 2), 3)
+            with self.assertRaisesRegex(RuntimeError, "no_grad"):
+                row.add_(1)
+
     def test_random_numbers_in_order(self):
         class M(torch.nn.Module):
             def __init__(self):
