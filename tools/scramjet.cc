@@ -1,4 +1,4 @@
-// The command line: scramjet compile | run | bench | explain | dump. See --help.
+// The command line: scramjet compile | run | bench | explain | dump | formats. See --help.
 
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -8,11 +8,13 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "scripting/compile.h"
 #include "scripting/inspect.h"
 #include "scripting/measure.h"
 #include "scripting/read_input.h"
+#include "tools/formats.h"
 
 namespace {
 
@@ -21,6 +23,7 @@ struct Arguments {
   std::vector<std::string> inputs;
   std::vector<std::string> variants = {"torchscript", "scramjet"};
   std::string warm_up;
+  std::optional<double> number;
   int runs = 50, threads = 0;
   bool plain = false;
   scramjet::CompileOptions options;
@@ -158,6 +161,16 @@ CLI::Option* add_inputs(CLI::App* command, Arguments& arguments) {
                              "bool=true, none, or a .npy, .wav or .pt file");
 }
 
+void add_formats_command(CLI::App& app, Arguments& arguments) {
+  CLI::App* command = app.add_subcommand(
+      "formats", "print the floating-point formats, or what becomes of a number in each");
+  command->add_option("number", arguments.number, "a number, such as 100.3");
+  command->final_callback([&arguments] {
+    std::cout << (arguments.number.has_value() ? scramjet::formats_text(*arguments.number)
+                                               : scramjet::formats_text());
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -195,6 +208,7 @@ int main(int argc, char** argv) {
   add_inputs(dump, arguments);
   dump->add_option("--stage", arguments.stage, "graph, kernel, llvm or asm (default graph)")
       ->check(CLI::IsMember({"graph", "kernel", "llvm", "asm"}));
+  add_formats_command(app, arguments);
   try {
     CLI11_PARSE(app, argc, argv);
   } catch (const c10::Error& error) {
