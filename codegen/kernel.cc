@@ -168,8 +168,8 @@ Node parse_node(LineReader& line, int32_t defined) {
   line.expect(")");
   line.end();
   if (!any_tensor) line.fail(c10::str(full, " has no tensor argument"));
-  if (op->rule == DtypeRule::kDtypeArgument) {
-    const int64_t dtype = node.arguments[1].constant.toInt();
+  if (op->rule == DtypeRule::kDtypeArgument || op->rule == DtypeRule::kAutocast) {
+    const int64_t dtype = node.arguments[op->rule == DtypeRule::kAutocast ? 2 : 1].constant.toInt();
     if (dtype < 0 || dtype >= static_cast<int64_t>(at::ScalarType::Undefined))
       line.fail(c10::str("no dtype has number ", dtype));
   }

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "amp/autocast_to.h"
 #include "codegen/pointwise_ops.h"
 
 namespace scramjet::codegen {
@@ -52,7 +53,7 @@ class NodeLowering {
       if (argument.is_value()) {
         raw[k] = values_[argument.value].value;
         operands[k] = convert(values_[argument.value]);
-      } else if (argument.constant.isScalar() && node_.op->rule != DtypeRule::kDtypeArgument) {
+      } else if (argument.constant.isScalar() && !is_cast()) {
         if (!fits(argument.constant.toScalar()))
           return refuse(c10::str("with a number outside ", common_));
         operands[k] = number(argument.constant.toScalar());
@@ -61,10 +62,9 @@ class NodeLowering {
     const auto value = node_.op->lower(Lowering(builder_, node_, operands, raw, common_, result_));
     if (!value) return refuse(c10::str("on ", common_, " with these constants"));
     const bool rounds = is_reduced(result_) && options_.round_like_eager;
-    const bool cast = node_.op->rule == DtypeRule::kDtypeArgument;
     return Typed{rounds ? builder_.round(*value, result_) : *value,
                  {result_, zero_dim()},
-                 !is_reduced(result_) || rounds || cast};
+                 !is_reduced(result_) || rounds || is_cast()};
   }
 
   const std::string& reason() const { return reason_; }
@@ -74,6 +74,10 @@ class NodeLowering {
   std::nullopt_t refuse(const std::string& why) {
     reason_ = node_.op->name.name + " " + why;
     return std::nullopt;
+  }
+
+  bool is_cast() const {
+    return node_.op->rule == DtypeRule::kDtypeArgument || node_.op->rule == DtypeRule::kAutocast;
   }
 
   bool zero_dim() const {
@@ -133,6 +137,15 @@ class NodeLowering {
       case kDtypeArgument:
         common_ = first_tensor().dtype;
         result_ = static_cast<at::ScalarType>(node_.arguments[1].constant.toInt());
+        break;
+      case kAutocast:
+        common_ = first_tensor().dtype;
+        result_ = static_cast<at::ScalarType>(node_.arguments[2].constant.toInt());
+        // A kernel is compiled for tensors on the CPU; what the operator refuses, it shall refuse.
+        if (node_.arguments[1].constant.toInt() != static_cast<int64_t>(at::kCPU) ||
+            !amp::is_cast(result_))
+          return refuse("with these arguments"), false;
+        if (!amp::is_cast(common_)) result_ = common_;
         break;
     }
     if (register_type(common_) == at::ScalarType::Undefined ||
@@ -195,7 +208,7 @@ class NodeLowering {
   Value convert(const Typed& operand) const {
     using enum DtypeRule;
     const DtypeRule rule = node_.op->rule;
-    const bool decides = rule == kCompare || rule == kSelfToBool || rule == kDtypeArgument;
+    const bool decides = rule == kCompare || rule == kSelfToBool || is_cast();
     Value value = operand.value;
     if (decides && !operand.exact) value = builder_.round(value, operand.type.dtype);
     value = builder_.cast(value, register_type(common_));

@@ -195,11 +195,15 @@ Value relu6_of_plus_3(const Lowering& l) {
   return at_most(l, at_least(l, l.add(l.x(0), l.constant(3)), l.constant(0)), l.constant(6));
 }
 
-Lowered to_dtype(const Lowering& l) {
-  if (!l.is_none(4)) return std::nullopt;  // a memory format
+Lowered to_result(const Lowering& l) {
   const Value value = l.b.cast(l.x(0), register_type(l.result()));
   const bool narrows = l.result() != register_type(l.result());
   return narrows ? l.b.round(value, l.result()) : value;
+}
+
+Lowered to_dtype(const Lowering& l) {
+  if (!l.is_none(4)) return std::nullopt;  // a memory format
+  return to_result(l);
 }
 
 // --- the table ---
@@ -212,7 +216,8 @@ Lowered to_dtype(const Lowering& l) {
 // Nearly all rows go through TensorIterator; these are the ones that do not, or not in the order of
 // their arguments.
 StrideRule stride_rule(const std::string& name, const std::string& overload) {
-  if (name == "aten::to" || name == "aten::nan_to_num") return StrideRule::kLike;
+  if (name == "aten::to" || name == "scramjet::autocast_to" || name == "aten::nan_to_num")
+    return StrideRule::kLike;
   if (name == "aten::rsub") return StrideRule::kReversed;
   const bool contiguous =
       name == "aten::masked_fill" || (name == "aten::pow" && overload == "Scalar");

@@ -31,6 +31,7 @@ enum class DtypeRule : uint8_t {
   kSelfToBool,      // common = the first tensor's dtype; result bool
   kBranches,        // argument 0 is a bool condition; common = result_type(the others) = result
   kDtypeArgument,   // result = the dtype given as argument 1; common = the first tensor's dtype
+  kAutocast,        // the same with argument 2, for the tensors that autocast of device 1 casts
 };
 
 // What strides eager gives the result where its operands are not contiguous.

@@ -7,9 +7,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "amp/cast_policy.h"
 
 namespace scramjet::passes {
 
@@ -33,6 +37,14 @@ struct Report {
   std::vector<OutsideOp> outside;
 };
 
+// What the pass `autocast` writes into the graph.
+struct AutocastSettings {
+  c10::DeviceType device;
+  at::ScalarType dtype;
+  // By op ("aten::softmax.int"), in place of torch's lists; nullopt: never cast.
+  std::map<std::string, std::optional<amp::CastPolicy>> overrides;
+};
+
 // Passed through a pipeline.
 struct PassContext {
   std::shared_ptr<torch::jit::Graph> graph;
@@ -40,6 +52,7 @@ struct PassContext {
   // Rewrites still allowed, over all passes: to bisect a wrong answer to the one rewrite that
   // causes it.
   int64_t rewrite_budget = std::numeric_limits<int64_t>::max();
+  std::optional<AutocastSettings> autocast = std::nullopt;
 
   // Every rewrite asks first; false: leave the graph as it is.
   bool take_rewrite() { return rewrite_budget > 0 && rewrite_budget-- > 0; }

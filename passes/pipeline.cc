@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "passes/autocast.h"
 #include "passes/clean_up.h"
 #include "passes/compare_elements.h"
 #include "passes/fuse_pointwise.h"
@@ -32,6 +33,7 @@ const std::vector<Pass>& pipeline() {
       {"propagate-constants", propagate_constants},
       {"lower-tuples", lower_tuples},
       {"share-attributes", share_attributes},
+      {"autocast", autocast},
       {"eliminate-dead-code", eliminate_dead_code},
       {"compare-elements", compare_elements},
       {"fuse-pointwise", fuse_pointwise},
@@ -42,7 +44,7 @@ const std::vector<Pass>& pipeline() {
 Report run_pipeline(const std::shared_ptr<torch::jit::Graph>& graph,
                     const PipelineOptions& options) {
   check_names(options.skip);
-  PassContext context{graph, {}, options.rewrite_budget};
+  PassContext context{graph, {}, options.rewrite_budget, options.autocast};
   for (const Pass& pass : pipeline()) {
     if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end())
       continue;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct PipelineOptions {
   std::vector<std::string> skip;  // names of passes to leave out
   int64_t rewrite_budget = std::numeric_limits<int64_t>::max();
   std::function<void(const StageResult&)> on_stage;  // dumps and timing; may be empty
+  std::optional<AutocastSettings> autocast = std::nullopt;
 };
 
 // The default pipeline.

@@ -1,9 +1,11 @@
 #include "scripting/compile.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -39,8 +41,36 @@ void check_options(const CompileOptions& options) {
                     options.rewrite_budget);
 }
 
+passes::AutocastSettings autocast_settings(const AutocastOptions& options) {
+  TORCH_CHECK_VALUE(options.device == at::kCPU || options.device == at::kCUDA,
+                    "scramjet::compile: option 'autocast': device must be CPU or CUDA, got ",
+                    options.device);
+  TORCH_CHECK_VALUE(options.dtype == at::kBFloat16 || options.dtype == at::kHalf,
+                    "scramjet::compile: option 'autocast': dtype must be BFloat16 or Half, got ",
+                    options.dtype);
+  passes::AutocastSettings settings{options.device, options.dtype, {}};
+  for (const auto& [op, policy] : options.overrides) {
+    const size_t dot = std::min(op.find('.'), op.size());
+    const c10::OperatorName name(op.substr(0, dot), op.substr(std::min(dot + 1, op.size())));
+    TORCH_CHECK_VALUE(c10::Dispatcher::singleton().findSchema(name).has_value(),
+                      "scramjet::compile: option 'autocast': overrides: torch has no op '", op,
+                      "'; names have their overload, such as aten::softmax.int");
+    std::optional<amp::CastPolicy>& made = settings.overrides[op];
+    if (policy == "fp32") {
+      made = amp::CastPolicy::fp32;
+    } else if (policy == "lower_precision_fp") {
+      made = amp::CastPolicy::lower_precision_fp;
+    } else {
+      TORCH_CHECK_VALUE(policy == "none", "scramjet::compile: option 'autocast': overrides: ", op,
+                        " must be fp32, lower_precision_fp or none, got ", policy);
+    }
+  }
+  return settings;
+}
+
 passes::PipelineOptions pipeline_options(const CompileOptions& options) {
   passes::PipelineOptions pipeline{options.skip_passes, options.rewrite_budget, {}};
+  if (options.autocast) pipeline.autocast = autocast_settings(*options.autocast);
   if (codegen::debug_dumps_enabled()) {
     pipeline.on_stage = [](const passes::StageResult& stage) {
       std::ostringstream text;

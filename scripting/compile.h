@@ -12,16 +12,30 @@
 // cannot be compiled runs as before. Parameters, buffers and submodules are shared with the
 // original; numbers and strings that are attributes of the module itself are copied.
 
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #define SCRAMJET_API __attribute__((visibility("default")))
 
 namespace scramjet {
+
+// Mixed precision written into the graph. The answers are those of the original in a region of
+// torch.autocast, whatever region the compiled module is called in.
+struct AutocastOptions {
+  c10::DeviceType device = c10::kCPU;      // CPU or CUDA
+  c10::ScalarType dtype = c10::kBFloat16;  // bfloat16 or half
+  // By op and overload ("aten::softmax.int"), in place of torch's lists: "fp32",
+  // "lower_precision_fp", or "none" for no casts.
+  std::map<std::string, std::string> overrides;
+};
 
 struct CompileOptions {
   // Throw, with the report, where a pointwise op or a call stays outside the fused groups.
@@ -42,6 +56,8 @@ struct CompileOptions {
   bool round_like_eager = true;
   // Compile in the background. Not available yet; throws.
   bool async = false;
+  // Mixed precision. With `freeze` the weights are cast once, at compile time.
+  std::optional<AutocastOptions> autocast = std::nullopt;
 
   // For finding the cause of a wrong answer: passes to leave out, by name, and the number of
   // rewrites allowed.

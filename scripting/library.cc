@@ -23,8 +23,12 @@ void compile_boxed(const c10::OperatorHandle&, Stack* stack) {
   bool fullgraph, dynamic, freeze, fast_math, round_like_eager, async;
   std::vector<std::string> skip_passes;
   std::optional<int64_t> rewrite_budget;
+  std::optional<at::ScalarType> autocast;
+  std::string autocast_device;
+  c10::IValue autocast_overrides;
   torch::jit::pop(*stack, module, fullgraph, dynamic, options.mode, freeze, fast_math,
-                  round_like_eager, async, skip_passes, rewrite_budget);
+                  round_like_eager, async, skip_passes, rewrite_budget, autocast, autocast_device,
+                  autocast_overrides);
   options.fullgraph = fullgraph;
   options.dynamic = dynamic;
   options.freeze = freeze;
@@ -33,6 +37,11 @@ void compile_boxed(const c10::OperatorHandle&, Stack* stack) {
   options.async = async;
   options.skip_passes = std::move(skip_passes);
   if (rewrite_budget) options.rewrite_budget = *rewrite_budget;
+  if (autocast) {
+    options.autocast = {c10::Device(autocast_device).type(), *autocast, {}};
+    for (const auto& item : autocast_overrides.toGenericDict())
+      options.autocast->overrides[item.key().toStringRef()] = item.value().toStringRef();
+  }
   stack->emplace_back(compile(to_module(module, "compile"), options)._ivalue());
 }
 
@@ -45,8 +54,9 @@ TORCH_LIBRARY_FRAGMENT(scramjet, m) {
   constexpr auto kConservative = c10::AliasAnalysisKind::CONSERVATIVE;
   m.def(torch::schema(
             "_compile(Any module, bool fullgraph, bool dynamic, str mode, bool freeze, bool "
-            "fast_math, "
-            "bool round_like_eager, bool async_, str[] skip_passes, int? rewrite_budget) -> Any",
+            "fast_math, bool round_like_eager, bool async_, str[] skip_passes, int? "
+            "rewrite_budget, ScalarType? autocast, str autocast_device, Dict(str, str) "
+            "autocast_overrides) -> Any",
             kConservative),
         torch::CppFunction::makeFromBoxedFunction<&compile_boxed>());
   m.def(torch::schema("_explain(Any module) -> str", kConservative),

@@ -143,6 +143,15 @@ CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, con
                     "allow fused multiply-add and re-association");
   command->add_flag("--round-like-eager,!--round-once", arguments.options.round_like_eager,
                     "half and bfloat16: round after each op (default), or once per fused group");
+  command
+      ->add_option_function<std::string>(
+          "--autocast",
+          [&arguments](const std::string& dtype) {
+            arguments.options.autocast.emplace().dtype =
+                dtype == "half" ? c10::kHalf : c10::kBFloat16;
+          },
+          "mixed precision on the CPU, as under torch.autocast: bfloat16 or half")
+      ->check(CLI::IsMember({"bfloat16", "half"}));
   command->add_option("--skip", arguments.options.skip_passes,
                       "a pass to leave out, to find the cause of a wrong answer");
   command->add_option("--rewrites", arguments.options.rewrite_budget,

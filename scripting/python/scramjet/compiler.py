@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from types import MappingProxyType
+from typing import Mapping, Optional, Sequence
 
 import torch
 
@@ -19,6 +20,9 @@ def compile(
     async_: bool = False,
     skip_passes: Sequence[str] = (),
     rewrite_budget: Optional[int] = None,
+    autocast: Optional[torch.dtype] = None,
+    autocast_device: str = "cpu",
+    autocast_overrides: Mapping[str, str] = MappingProxyType({}),
 ) -> torch.jit.ScriptModule:
     """Returns a module that answers what `module` answers, faster.
 
@@ -36,6 +40,11 @@ def compile(
       async_: compile in the background; not available yet.
       skip_passes: names of passes to leave out, to find the cause of a wrong answer.
       rewrite_budget: the number of rewrites allowed, for the same; None for no limit.
+      autocast: torch.bfloat16 or torch.float16: write mixed precision into the graph. The answers are those of
+        `module` under torch.autocast; with `freeze` the weights are cast once, here.
+      autocast_device: "cpu" or "cuda", as torch.autocast's first argument.
+      autocast_overrides: by op and overload ("aten::softmax.int"), in place of torch's lists: "fp32",
+        "lower_precision_fp" or "none".
 
     Raises:
       TypeError: `module` is not a scripted module.
@@ -43,7 +52,8 @@ def compile(
     """
     _check_scripted("compile", module)
     compiled = torch.ops.scramjet._compile(
-        module, fullgraph, dynamic, mode, freeze, fast_math, round_like_eager, async_, list(skip_passes), rewrite_budget
+        module, fullgraph, dynamic, mode, freeze, fast_math, round_like_eager, async_, list(skip_passes), rewrite_budget,
+        autocast, autocast_device, dict(autocast_overrides),
     )
     return torch.jit._recursive.wrap_cpp_module(compiled)
 
