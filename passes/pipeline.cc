@@ -8,6 +8,7 @@
 #include "passes/compare_elements.h"
 #include "passes/fuse_pointwise.h"
 #include "passes/lower_autocast.h"
+#include "passes/output_memory.h"
 #include "passes/share_attributes.h"
 
 namespace scramjet::passes {
@@ -37,6 +38,7 @@ const std::vector<Pass>& pipeline() {
       {"eliminate-dead-code", eliminate_dead_code},
       {"compare-elements", compare_elements},
       {"fuse-pointwise", fuse_pointwise},
+      {"output-memory", output_memory},
   };
   return passes;
 }

@@ -13,6 +13,7 @@
 #include "runtime/autocast_region.h"
 #include "runtime/compare_element.h"
 #include "runtime/kernel_object.h"
+#include "runtime/linear.h"
 #include "runtime/plan.h"
 #include "runtime/run.h"
 
@@ -57,6 +58,14 @@ void compare_element_operation(Stack& stack) {
   stack.emplace_back(result);
 }
 
+void linear_operation(Stack& stack) {
+  const auto arguments = torch::jit::last(stack, 3);
+  at::Tensor result = runtime::linear(arguments[0].toTensor(), arguments[1].toTensor(),
+                                      arguments[2].toOptional<at::Tensor>());
+  torch::jit::drop(stack, 3);
+  stack.emplace_back(std::move(result));
+}
+
 void enter_autocast_operation(Stack& stack) {
   const auto arguments = torch::jit::last(stack, 3);
   const auto saved = enter_autocast(arguments[0].toStringRef(), arguments[1].toScalarType(),
@@ -90,6 +99,8 @@ const torch::jit::RegisterOperators operators({
     Operator("scramjet::compare_element(Tensor x, int[] dims, int[] indices, str comparison, "
              "Scalar other) -> bool",
              compare_element_operation, AliasAnalysisKind::FROM_SCHEMA),
+    Operator("scramjet::linear(Tensor input, Tensor weight, Tensor? bias) -> Tensor",
+             linear_operation, AliasAnalysisKind::FROM_SCHEMA),
     Operator("scramjet::enter_autocast(str device, int dtype, bool enabled) -> int[]",
              enter_autocast_operation, AliasAnalysisKind::CONSERVATIVE),
     Operator("scramjet::exit_autocast(int[] saved) -> ()", exit_autocast_operation,

@@ -26,27 +26,6 @@ constexpr size_t kInline = 8;  // operands that need no heap
 using Pointers = c10::SmallVector<char*, kInline>;
 using Sizes = c10::SmallVector<int64_t, 6>;
 
-// Keys that eager has on as well when nothing special goes on.
-constexpr c10::DispatchKeySet kOrdinaryModes =
-    c10::DispatchKeySet({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView}) |
-    c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset;
-
-const char* why_not_mode() {
-  if (at::autocast::is_autocast_enabled(at::kCPU)) return "autocast is on";
-  if (c10::get_default_dtype_as_scalartype() != at::kFloat) return "the default dtype is not float";
-  const c10::DispatchKeySet modes =
-      c10::impl::tls_local_dispatch_key_set().included_ - kOrdinaryModes;
-  if (modes.highestFunctionalityKey() != c10::DispatchKey::Undefined)
-    return "a dispatch mode is on (functorch, fake tensors, tracing)";
-  return nullptr;
-}
-
-const char* why_not_autograd(const at::Tensor& tensor) {
-  if (tensor.unsafeGetTensorImpl()->autograd_meta() == nullptr) return nullptr;
-  if (c10::GradMode::is_enabled() && tensor.requires_grad()) return "an input requires a gradient";
-  return tensor._fw_grad(/*level=*/0).defined() ? "an input carries a forward gradient" : nullptr;
-}
-
 // NumPy's broadcasting of all inputs; nullopt where they do not fit (eager raises the error).
 std::optional<Sizes> broadcast_sizes(const std::vector<at::Tensor>& inputs, uint64_t chosen) {
   Sizes sizes;
