@@ -46,6 +46,14 @@ class TwoBranch(torch.nn.Module):
         return y
 
 
+class Mlp(torch.nn.Sequential):
+    """Six square layers with GELU between: matrix products that mixed precision is for."""
+
+    def __init__(self, width: int):
+        layers = [layer for _ in range(6) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())]
+        super().__init__(*layers)
+
+
 class MatmulOnly(torch.nn.Module):
     """Nothing to fuse: shows what a compiled module adds to a call."""
 

@@ -16,15 +16,17 @@ import time
 import warnings
 
 root = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(root / "tools"))
+sys.path[:0] = [str(root / "tools"), str(root / "tools" / "bench")]
 warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
 
+import amp_suite  # noqa: E402
 import programs  # noqa: E402
 import scramjet  # noqa: E402
 
 TOOL = root / "bazel-bin" / "tools" / "scramjet"
+AMP_TOOL = root / "bazel-bin" / "tools" / "bench" / "amp_bench"
 VARIANTS = ("eager", "torchscript", "inductor", "scramjet")
 
 
@@ -176,8 +178,8 @@ def new_compilations_for_new_shapes() -> int:
     return scramjet.compilations() - before
 
 
-def report(records: list[dict]) -> str:
-    """The table of ratios, as Markdown."""
+def seed_rows(records: list[dict]):
+    """What was asked of the seed suite: (what, measured, wanted)."""
     by_key = {(record["case"], record["variant"]): record for record in records}
 
     def value(case: str, variant: str, key: str = "ms_min") -> float:
@@ -186,54 +188,65 @@ def report(records: list[dict]) -> str:
     def two_calls(case: str, variant: str) -> float:
         return value(case, variant, "first_call_ms") + value(case, variant, "second_call_ms")
 
-    def rows():
-        for case in ("chain", "chain_normal"):
-            yield f"{case}: against inductor", value(case, "inductor") / value(case, "scramjet"), "2.5 or more"
-        yield "chain: against eager", value("chain", "eager") / value("chain", "scramjet"), "50 or more"
-        yield "simplenet: against inductor", value("simplenet", "inductor") / value("simplenet", "scramjet"), "1 or more"
-        yield "simplenet: against eager", value("simplenet", "eager") / value("simplenet", "scramjet"), "7.5 or more"
-        yield "chain: first call, ms", value("chain", "scramjet", "first_call_ms"), "under 300"
-        yield (
-            "chain: first call, inductor's / ours",
-            value("chain", "inductor", "first_call_ms") / value("chain", "scramjet", "first_call_ms"),
-            "10 or more",
-        )
-        yield "silero-vad from C++: against TorchScript", value("silero_cpp", "torchscript") / value("silero_cpp", "scramjet"), "1 or more"
-        yield "silero-vad: largest difference", value("silero_cpp", "scramjet", "max_abs_err"), "1e-6 or less"
-        for case, target in (("silero_cpp_warm_process", "3 or more"), ("silero_cpp_fresh_process", "1 or more")):
-            yield f"{case}: calls 1 + 2, against TorchScript", two_calls(case, "torchscript") / two_calls(case, "scramjet"), target
-        case = "nothing_to_fuse_cpp"
-        yield "nothing to fuse: added µs a call", 1e3 * (value(case, "scramjet", "ms_median") - value(case, "torchscript", "ms_median")), "under 2"
-        for branch in ("then", "else"):
-            cpp, python = f"two_branch_{branch}_cpp", f"two_branch_{branch}"
-            ours = value(cpp, "scramjet", "ms_median")
-            yield f"{cpp}: against TorchScript", value(cpp, "torchscript", "ms_median") / ours, "1 or more"
-            for peer, target in (("inductor", "4 or more"), ("eager", "2.5 or more")):
-                yield f"{cpp}: against {peer} in Python", value(python, peer, "ms_median") / ours, target
-                both = value(python, peer, "ms_median") / value(python, "scramjet", "ms_median")
-                yield f"{python}, both in Python: against {peer}", both, "for comparison"
-        yield "chain: compilations at 20 new shapes", new_compilations_for_new_shapes(), "0"
+    for case in ("chain", "chain_normal"):
+        yield f"{case}: against inductor", value(case, "inductor") / value(case, "scramjet"), "2.5 or more"
+    yield "chain: against eager", value("chain", "eager") / value("chain", "scramjet"), "50 or more"
+    yield "simplenet: against inductor", value("simplenet", "inductor") / value("simplenet", "scramjet"), "1 or more"
+    yield "simplenet: against eager", value("simplenet", "eager") / value("simplenet", "scramjet"), "7.5 or more"
+    yield "chain: first call, ms", value("chain", "scramjet", "first_call_ms"), "under 300"
+    yield (
+        "chain: first call, inductor's / ours",
+        value("chain", "inductor", "first_call_ms") / value("chain", "scramjet", "first_call_ms"),
+        "10 or more",
+    )
+    yield "silero-vad from C++: against TorchScript", value("silero_cpp", "torchscript") / value("silero_cpp", "scramjet"), "1 or more"
+    yield "silero-vad: largest difference", value("silero_cpp", "scramjet", "max_abs_err"), "1e-6 or less"
+    for case, target in (("silero_cpp_warm_process", "3 or more"), ("silero_cpp_fresh_process", "1 or more")):
+        yield f"{case}: calls 1 + 2, against TorchScript", two_calls(case, "torchscript") / two_calls(case, "scramjet"), target
+    case = "nothing_to_fuse_cpp"
+    yield "nothing to fuse: added µs a call", 1e3 * (value(case, "scramjet", "ms_median") - value(case, "torchscript", "ms_median")), "under 2"
+    for branch in ("then", "else"):
+        cpp, python = f"two_branch_{branch}_cpp", f"two_branch_{branch}"
+        ours = value(cpp, "scramjet", "ms_median")
+        yield f"{cpp}: against TorchScript", value(cpp, "torchscript", "ms_median") / ours, "1 or more"
+        for peer, target in (("inductor", "4 or more"), ("eager", "2.5 or more")):
+            yield f"{cpp}: against {peer} in Python", value(python, peer, "ms_median") / ours, target
+            both = value(python, peer, "ms_median") / value(python, "scramjet", "ms_median")
+            yield f"{python}, both in Python: against {peer}", both, "for comparison"
+    yield "chain: compilations at 20 new shapes", new_compilations_for_new_shapes(), "0"
 
+
+def report(rows) -> str:
+    """The table of ratios, as Markdown."""
     lines = ["| what | measured | wanted |", "|---|---|---|"]
-    lines += [f"| {what} | {measured:.3g} | {wanted} |" for what, measured, wanted in rows()]
+    lines += [f"| {what} | {measured:.3g} | {wanted} |" for what, measured, wanted in rows]
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./scramjet bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=["seed"], default="seed", help="what to measure")
+    parser.add_argument("--suite", choices=["seed", "amp"], default="seed", help="what to measure")
     parser.add_argument("--json", type=pathlib.Path, help="write the records to this file")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--child-amp", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         measured = measure_together(*arguments.child) if len(arguments.child) == 1 else measure_alone(*arguments.child)
         print(json.dumps(measured))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        records = python_records() + cpp_records(pathlib.Path(folder))
+    if arguments.child_amp:
+        print(json.dumps(amp_suite.in_python()))
+        return
+    if arguments.suite == "amp":
+        records = amp_suite.records(str(AMP_TOOL), child)
+        rows = amp_suite.rows(records)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            records = python_records() + cpp_records(pathlib.Path(folder))
+        rows = seed_rows(records)
     if arguments.json:
         arguments.json.write_text(json.dumps(records, indent=1) + "\n")
-    print(report(records))
+    print(report(rows))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,11 @@ run_driver() {
   if [[ $driver == bench && -e ${1:-} ]]; then
     run_tool bench "$@"
   fi
-  build_quietly //tools/... //scripting:libscramjet.so
+  if [[ $driver == train ]]; then
+    build_quietly //examples:train_cnn //examples:train_digits
+  else
+    build_quietly //tools/... //scripting:libscramjet.so
+  fi
   PYTHONPATH=scripting/python exec "$(torch_python)" "tools/$driver/$driver.py" "$@"
 }
 
