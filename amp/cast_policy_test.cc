@@ -190,6 +190,11 @@ std::optional<CastPolicy> shown_policy(at::DeviceType device, const c10::Operato
   return std::nullopt;
 }
 
+bool takes_names(const c10::FunctionSchema& schema) {
+  return c10::toString(schema.operator_name()).find("imname") != std::string::npos ||
+         schema.overload_name().starts_with("names_");
+}
+
 class CastPolicyTest : public testing::TestWithParam<at::DeviceType> {
  protected:
   std::vector<c10::OperatorHandle> treated() const {
@@ -217,6 +222,8 @@ TEST_P(CastPolicyTest, SaysWhatTheKernelDoes) {
     const auto said = cast_policy(GetParam(), op.operator_name());
     ASSERT_TRUE(said.has_value()) << op.operator_name();
     EXPECT_TRUE(shown.has_value()) << op.operator_name() << " leaves its arguments alone";
+    // In torch 2.11 the overloads for named tensors refuse these, which have no names.
+    if (shown == CastPolicy::banned && takes_names(op.schema())) continue;
     EXPECT_EQ(*said, shown.value_or(*said)) << op.operator_name();
   }
 }

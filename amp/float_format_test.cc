@@ -182,7 +182,11 @@ void expect_limits(const FloatFormat& format) {
   EXPECT_EQ(format.lowest(), static_cast<double>(Limits::lowest()));
   EXPECT_EQ(format.smallest_normal(), static_cast<double>(Limits::min()));
   EXPECT_EQ(format.smallest_subnormal(), static_cast<double>(Limits::denorm_min()));
-  EXPECT_EQ(format.epsilon(), static_cast<double>(Limits::epsilon()));
+  // torch 2.11 says 0.125 of e5m2fnuz, which has two bits of mantissa.
+  const auto epsilon = static_cast<double>(Limits::epsilon());
+  if (format.name() != "fp8_e5m2fnuz" || epsilon != 0.125) {
+    EXPECT_EQ(format.epsilon(), epsilon);
+  }
 }
 
 TEST(FloatFormat, HasTheLimitsOfCAndTorch) {
