@@ -44,7 +44,7 @@ def main() -> None:
         return
     print("Four convolutions, float32 and AMP. About a minute.", flush=True)
     run("train_cnn", "--out", "out", *(["--full"] if arguments.full else []))
-    print("\nDigits in four ways, with the loss so small that float16 needs a GradScaler. Some ten seconds.", flush=True)
+    print("\nDigits in four ways, with the loss so small that float16 needs a GradScaler. About half a minute.", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/digits.pt"
         torch.save(digits(), path)
