@@ -7,28 +7,10 @@
 #include <vector>
 
 #include "amp/float_format.h"
+#include "tools/table.h"
 
 namespace scramjet {
 namespace {
-
-using Row = std::vector<std::string>;
-
-/// The first column to the left, numbers to the right, as wide as they need to be.
-std::string table(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    text += row[0] + std::string(widths[0] - row[0].size(), ' ');
-    for (size_t i = 1; i < row.size(); ++i) {
-      text += "  " + std::string(widths[i] - row[i].size(), ' ') + row[i];
-    }
-    text += '\n';
-  }
-  return text;
-}
 
 /// As few digits as tell the double from its neighbours.
 std::string shortest(double value) {
@@ -49,8 +31,8 @@ std::string rounded_to(int digits, double value) {
 }  // namespace
 
 std::string formats_text() {
-  std::vector<Row> rows = {{"format", "bits", "exponent", "mantissa", "bias", "max",
-                            "smallest normal", "smallest subnormal", "epsilon"}};
+  std::vector<TableRow> rows = {{"format", "bits", "exponent", "mantissa", "bias", "max",
+                                 "smallest normal", "smallest subnormal", "epsilon"}};
   for (const amp::FloatFormat& format : amp::float_formats()) {
     rows.push_back({std::string(format.name()), std::to_string(format.bits()),
                     std::to_string(format.exponent_bits()), std::to_string(format.mantissa_bits()),
@@ -62,7 +44,8 @@ std::string formats_text() {
 }
 
 std::string formats_text(double value) {
-  std::vector<Row> rows = {{"format", "value", "error", "next below", "next above", "spacing"}};
+  std::vector<TableRow> rows = {
+      {"format", "value", "error", "next below", "next above", "spacing"}};
   for (const amp::FloatFormat& format : amp::float_formats()) {
     const double rounded = format.round(value);
     rows.push_back({std::string(format.name()), shortest(rounded),

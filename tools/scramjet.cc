@@ -1,4 +1,4 @@
-// The command line: scramjet compile | run | bench | explain | dump | formats. See --help.
+// The command line: scramjet compile | run | bench | explain | dump | doctor | formats. See --help.
 
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -14,6 +14,7 @@
 #include "scripting/inspect.h"
 #include "scripting/measure.h"
 #include "scripting/read_input.h"
+#include "tools/doctor/doctor.h"
 #include "tools/formats.h"
 
 namespace {
@@ -23,6 +24,9 @@ struct Arguments {
   std::vector<std::string> inputs;
   std::vector<std::string> variants = {"torchscript", "scramjet"};
   std::string warm_up;
+  std::string dtype = "half", loss, target, autocast_device = "cpu";
+  double tolerance = 8;
+  bool train = false;
   std::optional<double> number;
   int runs = 50, threads = 0;
   bool plain = false;
@@ -78,6 +82,38 @@ void run_dump(const Arguments& arguments) {
   std::cout << scramjet::dump_stage(module, arguments.stage);
 }
 
+void write_json(const std::string& path, const nlohmann::json& json) {
+  std::ofstream file(path);
+  file << json.dump(1) << '\n';
+  TORCH_CHECK_VALUE(file.good(), "cannot write --json '", path, "'");
+}
+
+void run_doctor(const Arguments& arguments) {
+  torch::jit::Module module = load(arguments.model);
+  module.train(arguments.train);
+  const std::vector<c10::IValue> inputs = read_inputs(arguments);
+  scramjet::amp::InspectOptions options;
+  options.dtype = arguments.dtype == "half" ? c10::kHalf : c10::kBFloat16;
+  options.device = arguments.autocast_device == "cuda" ? c10::kCUDA : c10::kCPU;
+  options.tolerance = arguments.tolerance;
+  if (!arguments.loss.empty()) {
+    std::optional<at::Tensor> target;
+    if (!arguments.target.empty()) target = scramjet::read_input(arguments.target).toTensor();
+    options.loss = scramjet::loss_named(arguments.loss, target);
+  }
+  std::cerr << "running the model, and each operator in " << arguments.dtype << " too\n";
+  const scramjet::amp::Inspection found = scramjet::amp::inspect(module, inputs, options);
+  std::optional<scramjet::AutocastTrial> trial;
+  if (arguments.autocast_device == "cpu") {
+    std::cerr << "trying the model under autocast\n";
+    trial = scramjet::try_autocast(module, inputs, options.dtype, found.keep_in_fp32());
+  }
+  std::cout << scramjet::diagnosis_text(found, trial);
+  if (!arguments.json.empty()) {
+    write_json(arguments.json, scramjet::diagnosis_json(found, trial));
+  }
+}
+
 void print_table(const std::vector<scramjet::Timing>& timings, double difference) {
   std::printf("%-14s %12s %12s %14s %14s %8s\n", "variant", "ms min", "ms median", "first call ms",
               "second call ms", "ratio");
@@ -88,8 +124,8 @@ void print_table(const std::vector<scramjet::Timing>& timings, double difference
   std::printf("largest difference %g, threads %d\n", difference, at::get_num_threads());
 }
 
-void write_json(const std::string& path, const std::string& name,
-                const std::vector<scramjet::Timing>& timings, double difference) {
+nlohmann::json to_json(const std::string& name, const std::vector<scramjet::Timing>& timings,
+                       double difference) {
   nlohmann::json records = nlohmann::json::array();
   for (const scramjet::Timing& t : timings) {
     records.push_back({{"case", name},
@@ -101,9 +137,7 @@ void write_json(const std::string& path, const std::string& name,
                        {"second_call_ms", t.second_call_ms},
                        {"max_abs_err", difference}});
   }
-  std::ofstream file(path);
-  file << records.dump(1) << '\n';
-  TORCH_CHECK_VALUE(file.good(), "bench: cannot write --json '", path, "'");
+  return records;
 }
 
 void run_bench(const Arguments& arguments) {
@@ -124,17 +158,27 @@ void run_bench(const Arguments& arguments) {
   const double difference = scramjet::largest_difference(
       variant("torchscript").module.forward(inputs), variant("scramjet").module.forward(inputs));
   print_table(timings, difference);
-  if (!arguments.json.empty()) write_json(arguments.json, arguments.model, timings, difference);
+  if (!arguments.json.empty()) {
+    write_json(arguments.json, to_json(arguments.model, timings, difference));
+  }
 }
 
-CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, const char* help,
-                      void (*run)(const Arguments&)) {
+CLI::App* add_model_command(CLI::App& app, Arguments& arguments, const char* name, const char* help,
+                            void (*run)(const Arguments&)) {
   CLI::App* command = app.add_subcommand(name, help);
   command->add_option("model", arguments.model, "a TorchScript file, from torch.jit.save")
       ->required()
       ->check(CLI::ExistingFile);
   command->add_option("--threads", arguments.threads, "threads to use (default: torch's)")
       ->check(CLI::PositiveNumber);
+  command->final_callback([&arguments, run] {
+    if (arguments.threads > 0) at::set_num_threads(arguments.threads);
+    run(arguments);
+  });
+  return command;
+}
+
+void add_compile_options(CLI::App* command, Arguments& arguments) {
   command->add_flag("--fullgraph", arguments.options.fullgraph,
                     "fail, with a report, where a pointwise op stays unfused");
   command->add_flag("--freeze", arguments.options.freeze,
@@ -156,10 +200,12 @@ CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, con
                       "a pass to leave out, to find the cause of a wrong answer");
   command->add_option("--rewrites", arguments.options.rewrite_budget,
                       "how many rewrites to allow, for the same");
-  command->final_callback([&arguments, run] {
-    if (arguments.threads > 0) at::set_num_threads(arguments.threads);
-    run(arguments);
-  });
+}
+
+CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, const char* help,
+                      void (*run)(const Arguments&)) {
+  CLI::App* command = add_model_command(app, arguments, name, help, run);
+  add_compile_options(command, arguments);
   return command;
 }
 
@@ -168,6 +214,35 @@ CLI::Option* add_inputs(CLI::App* command, Arguments& arguments) {
                              "an input, once per input of the model: a shape such as "
                              "1x3x224x224:float, int=16000, float=0.5, "
                              "bool=true, none, or a .npy, .wav or .pt file");
+}
+
+void add_doctor_command(CLI::App& app, Arguments& arguments) {
+  CLI::App* command = add_model_command(
+      app, arguments, "doctor",
+      "say what half or bfloat16 would overflow, flush or round badly, layer by layer, and what to "
+      "do about it",
+      run_doctor);
+  add_inputs(command, arguments);
+  command->add_option("--dtype", arguments.dtype, "half (default) or bfloat16")
+      ->check(CLI::IsMember({"half", "bfloat16"}));
+  command
+      ->add_option("--loss", arguments.loss,
+                   "look at gradients too, of this loss: output (the model's output is the loss), "
+                   "sum, mean, or with --target mse or cross_entropy")
+      ->check(CLI::IsMember({"output", "sum", "mean", "mse", "cross_entropy"}));
+  command->add_option("--target", arguments.target, "the loss's target, as an --input")
+      ->needs("--loss");
+  command->add_flag("--train", arguments.train, "in train mode (default: eval)");
+  command
+      ->add_option("--device", arguments.autocast_device,
+                   "cpu (default) or cuda: whose autocast keeps what in float32")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command
+      ->add_option("--tolerance", arguments.tolerance,
+                   "the error, in epsilons, from which an operator should stay in float32 "
+                   "(default 8)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--json", arguments.json, "also write the numbers to this file");
 }
 
 void add_formats_command(CLI::App& app, Arguments& arguments) {
@@ -217,6 +292,7 @@ int main(int argc, char** argv) {
   add_inputs(dump, arguments);
   dump->add_option("--stage", arguments.stage, "graph, kernel, llvm or asm (default graph)")
       ->check(CLI::IsMember({"graph", "kernel", "llvm", "asm"}));
+  add_doctor_command(app, arguments);
   add_formats_command(app, arguments);
   try {
     CLI11_PARSE(app, argc, argv);
