@@ -45,17 +45,18 @@ std::string reason_to_keep(const OperatorReport& report, double tolerance) {
   if (!report.narrow) return {};
   const bool fails = report.not_run.starts_with("fails");
   if (fails) return report.not_run;
-  if (report.inputs.overflowed() > 0) {
-    // Without a cast of its own it runs in the dtype of what it reads; the fault is where that
-    // was made.
-    if (report.policy != CastPolicy::lower_precision_fp) return {};
+  const bool casts = report.policy == CastPolicy::lower_precision_fp;
+  if (casts && report.inputs.overflowed() > 0) {
     return share(report.inputs.overflowed(), report.inputs.count()) +
            " input values overflow, the largest is " + words(report.inputs.largest());
   }
-  if (report.outputs.overflowed() > 0) {
+  if (report.overflows_made > 0) {
     return share(report.outputs.overflowed(), report.outputs.count()) +
            " results overflow, the largest is " + words(report.outputs.largest());
   }
+  // Without a cast of its own it runs in the dtype of what it reads; the fault is where that was
+  // made.
+  if (report.inputs.overflowed() > 0) return {};
   if (report.error.value_or(0) <= tolerance) return {};
   if (std::isinf(*report.error)) return "an inf or NaN appears inside";
   return "its error is " + words(*report.error) + " epsilons";

@@ -68,7 +68,8 @@ struct OperatorReport {
   bool narrow = false;               ///< autocast runs it in the format, or may
   ValueRange inputs;                 ///< of the floating-point tensors, parameters included
   ValueRange outputs;
-  ValueRange gradients;  ///< of the outputs
+  int64_t overflows_made = 0;  ///< of the outputs' overflows, those from inputs without any
+  ValueRange gradients;        ///< of the outputs
   /// ‖y' - y‖ / ‖y‖ in epsilons of the format, where y' is what the operator answers in the format;
   /// the largest of all calls, infinite where y' alone has an infinity or NaN.
   std::optional<double> error;

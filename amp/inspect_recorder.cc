@@ -114,6 +114,7 @@ struct InspectRecorder::Call : at::ObserverContext {
   size_t result_count = 0;
   bool is_looked_at = false;
   bool narrow = false;
+  bool reads_overflows = false;
   std::vector<at::Tensor> in_format;  // what the operator answers in the format
 };
 
@@ -199,7 +200,9 @@ std::unique_ptr<InspectRecorder::Call> InspectRecorder::start(const at::RecordFu
   call->is_looked_at = true;
   OperatorReport& report = reports_[call->report];
   report.narrow |= call->narrow;
+  const int64_t overflows = report.inputs.overflowed();
   for (const at::Tensor& input : inputs) report.inputs.add(input);
+  call->reads_overflows = report.inputs.overflowed() > overflows;
   run_in_format(*call, *op, arguments);
   return call;
 }
@@ -235,10 +238,12 @@ void InspectRecorder::end(Call& call, const std::vector<c10::IValue>& values) {
   if (!call.is_looked_at || outputs.empty()) return;
   OperatorReport& report = reports_[call.report];
   ++report.calls;
+  const int64_t overflows = report.outputs.overflowed();
   for (const at::Tensor& output : outputs) {
     const c10::NoGradGuard no_grad;
     report.outputs.add(output);
   }
+  if (!call.reads_overflows) report.overflows_made += report.outputs.overflowed() - overflows;
   for (const at::Tensor& output : outputs) {
     if (output.requires_grad()) watch_gradient(call.report, output);
   }

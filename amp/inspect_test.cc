@@ -68,6 +68,11 @@ TEST(Inspect, FindsWhatOverflows) {
   EXPECT_TRUE(inspect(net, {x}, {.dtype = c10::kBFloat16}).keep_in_fp32().empty());
 }
 
+TEST(Inspect, FindsOverflowsThatALaterCallReads) {
+  const auto net = script("y = torch.linear(x, self.weight)\n    y = y * y\n    return y * y");
+  EXPECT_EQ(inspect(net, {at::full({2, 4}, 100.f)}).keep_in_fp32(), Names{"aten::mul.Tensor"});
+}
+
 TEST(Inspect, FindsInputsThatOverflow) {
   const auto net = script("return torch.linear(x, self.weight)");
   const Inspection found = inspect(net, {at::full({2, 4}, 1e6f)});

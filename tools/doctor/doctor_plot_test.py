@@ -47,8 +47,7 @@ class DoctorTest(unittest.TestCase):
         numbers = self.folder / "doctor.json"
         self.run_doctor("--loss", "mean", "--json", str(numbers))
         diagnosis = json.loads(numbers.read_text())
-        # With linear in float32 its results are, and the product of those needs no rule of its own.
-        self.assertEqual(diagnosis["keep_in_fp32"], ["aten::linear"])
+        self.assertEqual(diagnosis["keep_in_fp32"], ["aten::mul.Tensor", "aten::linear"])
         self.assertEqual([o["layer"] for o in diagnosis["operators"] if o["op"] == "aten::linear"], ["first", "second"])
         self.assertEqual((self.folder / "made" / "doctor.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
@@ -63,7 +62,8 @@ class DoctorTest(unittest.TestCase):
         labels = {label.get_text(): label.get_color() for label in values.get_yticklabels()}
         self.assertEqual(list(labels), ["input 0", "first  linear", "(model)  mul.Tensor", "second  linear",
                                         "first.weight", "first.bias", "second.weight", "second.bias"])  # fmt: skip
-        self.assertEqual([name for name, colour in labels.items() if colour == "tab:red"], ["second  linear"])
+        self.assertEqual([name for name, colour in labels.items() if colour == "tab:red"],
+                         ["(model)  mul.Tensor", "second  linear"])  # fmt: skip
         shares = values.images[0].get_array()
         self.assertEqual(shares.shape[0], len(labels))
         numpy.testing.assert_allclose(numpy.nansum(shares, axis=1), 1)  # no zeros among the numbers
