@@ -119,8 +119,8 @@ void GradScaler::unscale_(OptimizerState& state, const ParameterLists& parameter
   const at::NoGradGuard no_grad;
   // The reciprocal in double: on some devices float division is not exactly rounded.
   const at::Tensor factor = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
-  state.found_inf =
-      multiply_and_check(by_device_and_dtype(parameters, /*allow_fp16=*/false, call), factor);
+  state.found_inf = agreed(
+      multiply_and_check(by_device_and_dtype(parameters, /*allow_fp16=*/false, call), factor));
   state.stage = Stage::kUnscaled;
 }
 
@@ -192,8 +192,8 @@ StepResult GradScaler::step_fused(FusedOptimizer& fused, OptimizerState& state,
   const at::NoGradGuard no_grad;
   if (!unscaled) {
     const at::Tensor one = at::full({}, 1., scale_.options());
-    state.found_inf =
-        multiply_and_check(by_device_and_dtype(parameters, /*allow_fp16=*/true, "step"), one);
+    state.found_inf = agreed(
+        multiply_and_check(by_device_and_dtype(parameters, /*allow_fp16=*/true, "step"), one));
   }
   at::Tensor found_inf = found_inf_on_scale_device(state.found_inf);
   if (!found_inf.defined()) found_inf = at::zeros({}, scale_.options());
@@ -211,6 +211,20 @@ at::Tensor GradScaler::found_inf_on_scale_device(const FoundInf& found_inf) cons
     sum = sum.defined() ? sum.add(here) : here;
   }
   return sum;
+}
+
+/// Every device gets what the processes agreed on, and the scale's own one also where this process
+/// had nothing to check: the others may have.
+GradScaler::FoundInf GradScaler::agreed(FoundInf found_inf) const {
+  if (!agreement_) return found_inf;
+  at::Tensor own = found_inf_on_scale_device(found_inf);
+  if (!own.defined()) own = at::zeros({}, scale_.options());
+  const at::Tensor decision = agreement_(own);
+  for (auto& [device, found] : found_inf) {
+    found = decision.to(device, at::kFloat, /*non_blocking=*/true);
+  }
+  found_inf[scale_.device()] = decision;
+  return found_inf;
 }
 
 void GradScaler::update() {
@@ -267,7 +281,7 @@ GradScaler::FoundInf GradScaler::check_inf_per_device(torch::optim::Optimizer& o
   const at::Tensor one = at::full({}, 1., scale_.options());
   auto groups =
       by_device_and_dtype(parameter_lists(optimizer), /*allow_fp16=*/true, "check_inf_per_device");
-  return states_[&optimizer].found_inf = multiply_and_check(std::move(groups), one);
+  return states_[&optimizer].found_inf = agreed(multiply_and_check(std::move(groups), one));
 }
 
 GradScaler::FoundInf GradScaler::found_inf_per_device(

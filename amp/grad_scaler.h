@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "amp/optimizer_step.h"
@@ -64,9 +65,8 @@ struct GradScalerOptions {
 /// - Parameters, hence gradients, must not be float16 (bfloat16, float32 and float64 are fine),
 ///   except for a FusedOptimizer that unscales by itself.
 /// - The scale never becomes inf: growth stops at the last finite value. After some 150 bad steps
-/// in
-///   a row it may be 0, and then 0-gradients turn into 0 * inf = NaN after the check, as in Python:
-///   where get_scale() falls below 1, look for the cause.
+///   one after another it may be 0, and then 0-gradients turn into 0 * inf = NaN after the check,
+///   as in Python: where get_scale() falls below 1, look for the cause.
 /// - One thread at a time, as for the optimizers themselves.
 class GradScaler {
  public:
@@ -125,6 +125,13 @@ class GradScaler {
   /// What the last unscale_(), step() or check_inf_per_device() of this iteration found.
   FoundInf found_inf_per_device(const torch::optim::Optimizer& optimizer) const;
 
+  /// Gets a 0-dim float32 on the scale's device, 0 where this process's gradients are finite, and
+  /// returns such a one: what all processes shall go by.
+  using FoundInfAgreement = std::function<at::Tensor(const at::Tensor& found_inf)>;
+  /// For training in several processes (synchronize_scaler of amp/distributed.h sets it): called
+  /// once wherever gradients are checked, also where there are none. nullptr: each on its own.
+  void set_found_inf_agreement(FoundInfAgreement agreement) { agreement_ = std::move(agreement); }
+
   /// The entries of Python's state_dict(): scale, growth_factor, backoff_factor, growth_interval,
   /// _growth_tracker; empty where disabled. Call it after update().
   c10::impl::GenericDict state_dict() const;
@@ -157,12 +164,14 @@ class GradScaler {
   /// False where a gradient is inf or NaN. Waits for the device.
   bool prepare_step(OptimizerState& state, const ParameterLists& parameters);
   static void check_not_stepped(const OptimizerState& state);
+  FoundInf agreed(FoundInf found_inf) const;
   StepResult step_fused(FusedOptimizer& fused, OptimizerState& state,
                         const ParameterLists& parameters);
   at::Tensor found_inf_on_scale_device(const FoundInf& found_inf) const;
 
   at::DeviceType device_;
   GradScalerOptions options_;
+  FoundInfAgreement agreement_;
   int64_t init_growth_tracker_ = 0;
   at::Tensor scale_;           // 0-dim float32; undefined before the first scale()
   at::Tensor growth_tracker_;  // 0-dim int32, defined where scale_ is

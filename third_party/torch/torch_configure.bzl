@@ -30,6 +30,15 @@ cc_library(
     visibility = ["//visibility:public"],
     deps = [":torch"],
 )
+
+# nccl.h, which torch's ProcessGroupNCCL.hpp includes. NCCL itself comes with torch_cuda.
+cc_library(
+    name = "nccl",
+    hdrs = glob(["nccl/**"]),
+    defines = {nccl_defines},
+    includes = ["nccl"],
+    visibility = ["//visibility:public"],
+)
 """
 
 _DEFS = """
@@ -88,6 +97,13 @@ def _cuda_runtime(folder):
             folders.append(lib)
     return folders, major
 
+def _nccl_headers(ctx, folder):
+    """The folder with nccl.h: of NVIDIA's wheel beside torch, else of the system. None: there is none."""
+    for include in [folder.dirname.get_child("nvidia").get_child("nccl").get_child("include"), ctx.path("/usr/include")]:
+        if include.get_child("nccl.h").exists:
+            return include
+    return None
+
 def _torch_configure_impl(ctx):
     folder = _torch_folder(ctx)
     lib = folder.get_child("lib")
@@ -99,8 +115,13 @@ def _torch_configure_impl(ctx):
     has_cuda = lib.get_child("libtorch_cuda.so").exists
     runtime_folders, cuda_major = _cuda_runtime(folder) if has_cuda else ([], None)
     ctx.symlink(folder.get_child("include"), "include")
+    nccl_headers = _nccl_headers(ctx, folder) if has_cuda else None
+    for header in nccl_headers.readdir() if nccl_headers else []:
+        if header.basename.startswith("nccl"):
+            ctx.symlink(header, "nccl/" + header.basename)
     ctx.file("BUILD", _BUILD.format(
         lib = lib,
+        nccl_defines = repr(["SCRAMJET_NCCL=1"] if nccl_headers else []),
         cuda_linkopts = repr(["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda"] if has_cuda else []),
     ))
     ctx.file("defs.bzl", _DEFS.format(
@@ -114,5 +135,5 @@ torch_configure = repository_rule(
     implementation = _torch_configure_impl,
     environ = ["LIBTORCH", "SCRAMJET_PYTHON"],
     local = True,
-    doc = "@torch//:torch (headers as system includes, shared libraries) and @torch//:defs.bzl.",
+    doc = "@torch//:torch (headers as system includes, shared libraries), :torch_cuda, :nccl, and @torch//:defs.bzl.",
 )
