@@ -111,9 +111,7 @@ void train(const Arguments& arguments) {
   TORCH_CHECK(file.good(), "cannot write '", arguments.out, ".", rank, "'");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int parse_and_train(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Trains a small net in several processes.");
   app.add_option("--dtype", arguments.dtype, "autocast to this, or float32: none")
@@ -130,8 +128,15 @@ int main(int argc, char** argv) {
   app.add_option("--out", arguments.out,
                  "write the parameters, as one vector for torch.load, to OUT.RANK");
   CLI11_PARSE(app, argc, argv);
+  train(arguments);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
   try {
-    train(arguments);
+    return parse_and_train(argc, argv);
   } catch (const c10::Error& error) {
     std::cerr << "train_ddp: " << error.what_without_backtrace() << '\n';
     return 1;
@@ -139,5 +144,4 @@ int main(int argc, char** argv) {
     std::cerr << "train_ddp: " << error.what() << '\n';
     return 1;
   }
-  return 0;
 }
