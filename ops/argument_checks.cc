@@ -33,6 +33,9 @@ void check_alike(const char* op, const char* argument, const at::Tensor& x,
   TORCH_CHECK_VALUE(x.sym_sizes().equals(other.sym_sizes()), op, ": argument '", argument,
                     "' has shape ", x.sym_sizes(), "; expected that of '", other_argument, "', ",
                     other.sym_sizes());
+  TORCH_CHECK_VALUE(x.device() == other.device(), op, ": argument '", argument, "' is on ",
+                    x.device(), "; expected the device of '", other_argument, "', ",
+                    other.device());
 }
 
 void fail_unsupported(const char* op, const char* argument, const at::Tensor& x) {

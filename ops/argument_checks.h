@@ -12,7 +12,7 @@ void check_floating(const char* op, const char* argument, const at::Tensor& x);
 /// the default dtype).
 void check_real(const char* op, const char* argument, const at::Tensor& x);
 
-/// TypeError or ValueError unless both have the same dtype and shape.
+/// TypeError or ValueError unless both have the same dtype, shape and device.
 void check_alike(const char* op, const char* argument, const at::Tensor& x,
                  const char* other_argument, const at::Tensor& other);
 

@@ -2,10 +2,12 @@
 
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <tuple>
 #include <utility>
 
 #include "ops/cpu_capability.h"
@@ -42,15 +44,20 @@ void store_strided(const at::vec::Vectorized<T>& value, char* data, int64_t stri
   for (int64_t i = 0; i < count; ++i) *reinterpret_cast<T*>(data + i * stride) = lanes[i];
 }
 
-/// Runs `op(Vectorized<T>...) -> Vectorized<T>` over the rows; kInput counts the inputs from 0.
-template <typename T, typename Op, size_t... kInput>
+/// What `op(Vectorized<T>...)` returns, as an array: one vector an output.
+template <typename T, size_t kOutputs>
+using Results = std::array<at::vec::Vectorized<T>, kOutputs>;
+
+/// Runs `op(Vectorized<T>...) -> Results<T, kOutputs>` over the rows; kInput counts the inputs
+/// from 0.
+template <typename T, size_t kOutputs, typename Op, size_t... kInput>
 void elementwise_rows(char** data, const int64_t* strides, int64_t size0, int64_t size1,
                       const Op& op, std::index_sequence<kInput...>) {
   using Vec = at::vec::Vectorized<T>;
-  constexpr size_t kOperands = sizeof...(kInput) + 1;
+  constexpr size_t kOperands = kOutputs + sizeof...(kInput);
   constexpr int64_t kLanes = Vec::size();
-  bool contiguous = strides[0] == sizeof(T);
-  ((contiguous = contiguous && strides[kInput + 1] == sizeof(T)), ...);
+  bool contiguous = true;
+  for (size_t k = 0; k < kOperands; ++k) contiguous = contiguous && strides[k] == sizeof(T);
   for (int64_t row = 0; row < size1; ++row) {
     std::array<char*, kOperands> start;
     for (size_t k = 0; k < kOperands; ++k) start[k] = data[k] + row * strides[kOperands + k];
@@ -60,36 +67,77 @@ void elementwise_rows(char** data, const int64_t* strides, int64_t size0, int64_
       for (; i <= size0 - 2 * kLanes; i += 2 * kLanes) {
         const int64_t first = i * sizeof(T);
         const int64_t second = first + kLanes * sizeof(T);
-        const Vec result0 = op(Vec::loadu(start[kInput + 1] + first)...);
-        const Vec result1 = op(Vec::loadu(start[kInput + 1] + second)...);
-        result0.store(start[0] + first);
-        result1.store(start[0] + second);
+        const auto results0 = op(Vec::loadu(start[kOutputs + kInput] + first)...);
+        const auto results1 = op(Vec::loadu(start[kOutputs + kInput] + second)...);
+        for (size_t k = 0; k < kOutputs; ++k) {
+          results0[k].store(start[k] + first);
+          results1[k].store(start[k] + second);
+        }
       }
     }
     for (; i < size0; i += kLanes) {
       const int64_t count = std::min(kLanes, size0 - i);
-      store_strided<T>(op(load_strided<T>(start[kInput + 1] + i * strides[kInput + 1],
-                                          strides[kInput + 1], count)...),
-                       start[0] + i * strides[0], strides[0], count);
+      const auto results =
+          op(load_strided<T>(start[kOutputs + kInput] + i * strides[kOutputs + kInput],
+                             strides[kOutputs + kInput], count)...);
+      for (size_t k = 0; k < kOutputs; ++k) {
+        store_strided<T>(results[k], start[k] + i * strides[k], strides[k], count);
+      }
     }
   }
 }
 
-/// An ElementwiseLoop of a stateless `Op` on `kInputs` inputs of type T; half and bfloat16 are
-/// widened, so that Op always sees vectors of float or double and rounding happens once.
-template <typename T, int kInputs, typename Op>
-void elementwise_loop(char** data, const int64_t* strides, int64_t size0, int64_t size1) {
-  const auto op = [](const auto&... inputs) {
-    if constexpr (at::vec::is_reduced_floating_point_v<T>) {
-      const auto halves = [](const auto&... wide) {
-        return std::pair(Op()(std::get<0>(wide)...), Op()(std::get<1>(wide)...));
-      }(at::vec::convert_to_float<T>(inputs)...);
-      return at::vec::convert_from_float<T>(halves.first, halves.second);
-    } else {
-      return Op()(inputs...);
+/// Op's result as an array, also where Op returns a single vector.
+template <typename Vec>
+std::array<Vec, 1> as_array(const Vec& result) {
+  return {result};
+}
+template <typename Vec, size_t kOutputs>
+std::array<Vec, kOutputs> as_array(const std::array<Vec, kOutputs>& results) {
+  return results;
+}
+
+/// Calls Op on float or double: half and bfloat16 are widened, and rounded once.
+template <typename T, typename Op, typename... Inputs>
+auto widened(const Inputs&... inputs) {
+  if constexpr (at::vec::is_reduced_floating_point_v<T>) {
+    const auto halves = [](const auto&... wide) {
+      return std::pair(as_array(Op()(std::get<0>(wide)...)), as_array(Op()(std::get<1>(wide)...)));
+    }(at::vec::convert_to_float<T>(inputs)...);
+    Results<T, std::tuple_size_v<decltype(halves.first)>> results;
+    for (size_t k = 0; k < results.size(); ++k) {
+      results[k] = at::vec::convert_from_float<T>(halves.first[k], halves.second[k]);
     }
-  };
-  elementwise_rows<T>(data, strides, size0, size1, op, std::make_index_sequence<kInputs>());
+    return results;
+  } else {
+    return as_array(Op()(inputs...));
+  }
+}
+
+/// An ElementwiseLoop of a stateless `Op` on `kInputs` inputs of type T. Op sees vectors of float
+/// or double and returns one, or an array of kOutputs.
+template <typename T, size_t kInputs, size_t kOutputs, typename Op>
+void elementwise_loop(char** data, const int64_t* strides, int64_t size0, int64_t size1) {
+  const auto op = [](const auto&... inputs) { return widened<T, Op>(inputs...); };
+  elementwise_rows<T, kOutputs>(data, strides, size0, size1, op,
+                                std::make_index_sequence<kInputs>());
+}
+
+/// The loop for a floating dtype, nullptr for others.
+template <size_t kInputs, size_t kOutputs, typename Op>
+ElementwiseLoop* elementwise_loop_for(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Float:
+      return elementwise_loop<float, kInputs, kOutputs, Op>;
+    case c10::ScalarType::Double:
+      return elementwise_loop<double, kInputs, kOutputs, Op>;
+    case c10::ScalarType::Half:
+      return elementwise_loop<c10::Half, kInputs, kOutputs, Op>;
+    case c10::ScalarType::BFloat16:
+      return elementwise_loop<c10::BFloat16, kInputs, kOutputs, Op>;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace CPU_CAPABILITY

@@ -9,9 +9,9 @@ namespace scramjet::ops {
 /// The dtypes of the elementwise kernels; half and bfloat16 compute in float.
 enum class CudaDtype { kFloat, kDouble, kHalf, kBFloat16 };
 
-/// One launch over `numel` > 0 elements of a result (operand 0) and up to two inputs.
+/// One launch over `numel` > 0 elements: the results, then the inputs.
 struct ElementwiseLaunch {
-  static constexpr int kMaxOperands = 3;
+  static constexpr int kMaxOperands = 5;
   static constexpr int kMaxDims = 16;
 
   CudaDtype dtype = CudaDtype::kFloat;

@@ -119,10 +119,12 @@ void BlockAllocator::release(void* block) { block_allocator().put(block); }
 
 }  // namespace
 
+bool is_kept(size_t bytes) { return bytes >= kSmallest; }
+
 at::Tensor allocate_output(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
   constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
-  c10::Allocator* allocator = bytes >= kSmallest ? &block_allocator() : c10::GetCPUAllocator();
+  c10::Allocator* allocator = is_kept(bytes) ? &block_allocator() : c10::GetCPUAllocator();
   return at::detail::empty_strided_generic(sizes, strides, allocator, kCpu, dtype);
 }
 

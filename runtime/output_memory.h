@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory for the outputs of fused kernels.
+// Memory for the outputs of kernels, generated and hand-written.
 //
 // Fresh pages cost more than computing what goes into them (clone of 80 MB: 35 ms, 6 ms into mapped
 // memory), so large outputs come from blocks that are backed by huge pages and kept for the next
@@ -9,6 +9,9 @@
 #include <ATen/core/Tensor.h>
 
 namespace scramjet::runtime {
+
+// Does an output of so many bytes come from such a block?
+bool is_kept(size_t bytes);
 
 // A CPU tensor with these sizes and strides, uninitialised.
 at::Tensor allocate_output(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);

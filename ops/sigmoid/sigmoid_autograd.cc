@@ -1,10 +1,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/functorch/DynamicLayer.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sigmoid_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "ops/autograd_conditions.h"
 #include "ops/sigmoid/sigmoid.h"
 
 namespace scramjet::ops {
@@ -13,20 +13,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
-
-bool has_tangent(const at::Tensor& x) { return x._fw_grad(/*level=*/0).defined(); }
-
-/// A C++ autograd::Function knows neither forward-mode AD nor functorch's transforms
-/// (torch.func.grad, jvp, jacrev): there, ATen's operator stands in, which knows both.
-template <typename... Tensors>
-bool needs_aten_formula(const Tensors&... inputs) {
-  return (has_tangent(inputs) || ...) || at::functorch::maybeCurrentDynamicLayer().has_value();
-}
-
-template <typename... Tensors>
-bool needs_gradient(const Tensors&... inputs) {
-  return at::GradMode::is_enabled() && (inputs.requires_grad() || ...);
-}
 
 // d/dgrad_output and d/doutput of grad_output * (1 - output) * output: derivatives.yaml,
 // sigmoid_backward.
@@ -70,7 +56,6 @@ struct SigmoidFunction : Function<SigmoidFunction> {
 
 at::Tensor sigmoid_autograd(const at::Tensor& x) {
   if (needs_aten_formula(x)) return at::sigmoid(x);
-  // A Function's bookkeeping costs more than a small tensor's arithmetic.
   if (needs_gradient(x)) return SigmoidFunction::apply(x);
   at::AutoDispatchBelowADInplaceOrView guard;
   return ops::sigmoid(x);

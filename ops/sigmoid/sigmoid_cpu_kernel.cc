@@ -23,28 +23,14 @@ struct SigmoidBackward {
   }
 };
 
-template <int kInputs, typename Op>
-ElementwiseLoop* loop_for(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::ScalarType::Float:
-      return elementwise_loop<float, kInputs, Op>;
-    case c10::ScalarType::Double:
-      return elementwise_loop<double, kInputs, Op>;
-    case c10::ScalarType::Half:
-      return elementwise_loop<c10::Half, kInputs, Op>;
-    case c10::ScalarType::BFloat16:
-      return elementwise_loop<c10::BFloat16, kInputs, Op>;
-    default:
-      return nullptr;
-  }
-}
-
 }  // namespace
 
-ElementwiseLoop* sigmoid_loop(c10::ScalarType dtype) { return loop_for<1, Sigmoid>(dtype); }
+ElementwiseLoop* sigmoid_loop(c10::ScalarType dtype) {
+  return elementwise_loop_for<1, 1, Sigmoid>(dtype);
+}
 
 ElementwiseLoop* sigmoid_backward_loop(c10::ScalarType dtype) {
-  return loop_for<2, SigmoidBackward>(dtype);
+  return elementwise_loop_for<2, 1, SigmoidBackward>(dtype);
 }
 
 }  // namespace CPU_CAPABILITY

@@ -1,4 +1,3 @@
-#include <ATen/TensorIterator.h>
 #include <torch/library.h>
 
 #include "ops/elementwise_cuda.h"
@@ -11,18 +10,12 @@ namespace {
 at::Tensor sigmoid_cuda(const at::Tensor& x) {
   // An integer tensor is converted first: the kernels read and write one dtype.
   const at::Tensor input = x.to(sigmoid_result_dtype(x));
-  at::Tensor result;
-  auto iter = at::TensorIterator::unary_op(result, input);
-  run_elementwise(iter, launch_sigmoid);
-  return iter.output();
+  return run_elementwise(launch_sigmoid, input);
 }
 
 at::Tensor sigmoid_backward_cuda(const at::Tensor& grad_output, const at::Tensor& output) {
   check_sigmoid_backward(grad_output, output);
-  at::Tensor result;
-  auto iter = at::TensorIterator::binary_op(result, grad_output, output);
-  run_elementwise(iter, launch_sigmoid_backward);
-  return iter.output();
+  return run_elementwise(launch_sigmoid_backward, {grad_output, output});
 }
 
 }  // namespace

@@ -20,10 +20,10 @@ struct SigmoidBackward {
 
 }  // namespace
 
-void launch_sigmoid(const ElementwiseLaunch& launch) { launch_elementwise<1, Sigmoid>(launch); }
+void launch_sigmoid(const ElementwiseLaunch& launch) { launch_elementwise<1, 1, Sigmoid>(launch); }
 
 void launch_sigmoid_backward(const ElementwiseLaunch& launch) {
-  launch_elementwise<2, SigmoidBackward>(launch);
+  launch_elementwise<2, 1, SigmoidBackward>(launch);
 }
 
 }  // namespace scramjet::ops
