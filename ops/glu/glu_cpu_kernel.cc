@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "ops/cpu_loops.h"
 #include "ops/vector_exp.h"
@@ -18,26 +19,45 @@ struct ValueAndSlope {
   Vec slope;
 };
 
-/// sigmoid(x) and its derivative, sigmoid(x) (1 - sigmoid(x)), without the difference: next to 1
-/// that has lost every digit, and gelu's derivative multiplies it by a cubic.
+/// x sigmoid(z) and its derivative with respect to x, for a z of x's sign with the derivative
+/// `z_slope`.
+///
+/// Both come from 1 - sigmoid(|z|), at most 1/2: no difference of it loses digits, and its own
+/// roundings count for little next to max(x, 0).
 template <typename Vec>
-ValueAndSlope<Vec> sigmoid_and_slope(const Vec& x) {
-  const Vec tail = vector_exp(x.abs().neg());
-  const Vec upper = (Vec(1) + tail).reciprocal();
-  const Vec lower = tail * upper;
-  return {Vec::blendv(lower, upper, x >= Vec(0)), upper * lower};
-}
+struct TimesSigmoid {
+  Vec x;
+  Vec complement;
+
+  TimesSigmoid(const Vec& x, const Vec& z) : x(x) {
+    const Vec tail = vector_exp(z.abs().neg());
+    complement = tail / (Vec(1) + tail);
+  }
+
+  Vec value() const {
+    using Number = typename Vec::value_type;
+    // An infinite x times its complement, 0, would be NaN; -infinity times 0 is NaN in eager too.
+    const Vec finite = at::vec::minimum(x, Vec(std::numeric_limits<Number>::max()));
+    return at::vec::maximum(x, Vec(0)) - finite.abs() * complement;
+  }
+
+  Vec slope(const Vec& z_slope) const {
+    const Vec sigmoid = Vec::blendv(complement, Vec(1) - complement, x >= Vec(0));
+    const Vec sigmoid_slope = complement * (Vec(1) - complement);
+    return at::vec::fmadd(x * sigmoid_slope, z_slope, sigmoid);
+  }
+};
 
 struct Silu {
   template <typename Vec>
   static Vec value(const Vec& x) {
-    return x / (Vec(1) + vector_exp(x.neg()));
+    return TimesSigmoid<Vec>(x, x).value();
   }
 
   template <typename Vec>
   static ValueAndSlope<Vec> value_and_slope(const Vec& x) {
-    const auto [sigmoid, slope] = sigmoid_and_slope(x);
-    return {x * sigmoid, sigmoid + x * slope};
+    const TimesSigmoid<Vec> silu(x, x);
+    return {silu.value(), silu.slope(Vec(1))};
   }
 };
 
@@ -61,19 +81,19 @@ struct GeluTanh {
 
   template <typename Vec>
   static Vec twice_u(const Vec& x) {
-    return x * Vec(kTwiceSlope) * (Vec(1) + Vec(kCubic) * x * x);
+    return x * at::vec::fmadd(x * x, Vec(kTwiceSlope * kCubic), Vec(kTwiceSlope));
   }
 
   template <typename Vec>
   static Vec value(const Vec& x) {
-    return x / (Vec(1) + vector_exp(twice_u(x).neg()));
+    return TimesSigmoid<Vec>(x, twice_u(x)).value();
   }
 
   template <typename Vec>
   static ValueAndSlope<Vec> value_and_slope(const Vec& x) {
-    const auto [sigmoid, slope] = sigmoid_and_slope(twice_u(x));
-    const Vec twice_u_slope = Vec(kTwiceSlope) * (Vec(1) + Vec(3 * kCubic) * x * x);
-    return {x * sigmoid, sigmoid + x * slope * twice_u_slope};
+    const TimesSigmoid<Vec> gelu(x, twice_u(x));
+    const Vec z_slope = at::vec::fmadd(x * x, Vec(3 * kTwiceSlope * kCubic), Vec(kTwiceSlope));
+    return {gelu.value(), gelu.slope(z_slope)};
   }
 };
 

@@ -22,6 +22,7 @@ warnings.simplefilter("ignore")
 import torch  # noqa: E402
 
 import amp_suite  # noqa: E402
+import ops_suite  # noqa: E402
 import programs  # noqa: E402
 import scramjet  # noqa: E402
 
@@ -225,7 +226,8 @@ def report(rows) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./scramjet bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=["seed", "amp"], default="seed", help="what to measure")
+    parser.add_argument("--suite", choices=["seed", "amp", "ops"], default="seed", help="what to measure")
+    parser.add_argument("--only", nargs="+", default=[], metavar="OPERATOR", help="of the suite ops, these operators")
     parser.add_argument("--json", type=pathlib.Path, help="write the records to this file")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--child-amp", action="store_true", help=argparse.SUPPRESS)
@@ -240,6 +242,9 @@ def main() -> None:
     if arguments.suite == "amp":
         records = amp_suite.records(str(AMP_TOOL), child)
         rows = amp_suite.rows(records)
+    elif arguments.suite == "ops":
+        records = list(ops_suite.records(arguments.only))
+        rows = ops_suite.rows(records)
     else:
         with tempfile.TemporaryDirectory() as folder:
             records = python_records() + cpp_records(pathlib.Path(folder))

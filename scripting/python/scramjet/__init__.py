@@ -30,7 +30,7 @@ def _library_path() -> pathlib.Path:
 
 torch.ops.load_library(str(_library_path()))
 
-from scramjet import nn, ops  # noqa: E402  (they need the library)
+from scramjet import functional, nn  # noqa: E402  (they need the library)
 from scramjet.compiler import compilations, compile, explain  # noqa: E402
 
-__all__ = ["compilations", "compile", "explain", "nn", "ops"]
+__all__ = ["compilations", "compile", "explain", "functional", "nn"]

@@ -1,0 +1,134 @@
+"""./scramjet bench --suite ops: each operator against eager and inductor, in turn in one process."""
+
+import statistics
+import time
+from typing import Callable, Iterator, NamedTuple
+
+import torch
+from torch.nn import functional as eager
+
+from scramjet import functional as ours
+
+SECONDS = 1.5  # for each case, all variants together
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+class Operator(NamedTuple):
+    family: str
+    name: str
+    ours: Callable
+    eager: Callable
+    inputs: Callable[[tuple[int, ...]], list[torch.Tensor]]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+def one_tensor(shape: tuple[int, ...]) -> list[torch.Tensor]:
+    return [torch.randn(shape)]
+
+
+def two_halves(shape: tuple[int, ...]) -> list[torch.Tensor]:
+    """What a fused projection gives a gated unit: two views of one tensor."""
+    return list(torch.randn(*shape[:-1], 2 * shape[-1]).chunk(2, -1))
+
+
+# Tokens by features: one token, a prompt, a batch of training.
+TOKENS = ((1, 11008), (128, 4096), (2048, 4096))
+OPERATORS = (
+    Operator("activation", "sigmoid", ours.sigmoid, torch.sigmoid, one_tensor, TOKENS),
+    Operator("activation", "silu_mul", ours.silu_mul, lambda g, u: eager.silu(g) * u, two_halves, TOKENS),
+    Operator("activation", "gelu_mul", ours.gelu_mul, lambda g, u: eager.gelu(g) * u, two_halves, TOKENS),
+    Operator(
+        "activation",
+        "gelu_tanh_mul",
+        lambda g, u: ours.gelu_mul(g, u, "tanh"),
+        lambda g, u: eager.gelu(g, approximate="tanh") * u,
+        two_halves,
+        TOKENS,
+    ),
+)
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def in_turn(variants: dict[str, Callable[[], object]]) -> dict[str, dict]:
+    """Minimum and median of each variant, in milliseconds."""
+    for call in variants.values():
+        seconds(call, 3)
+    slowest = max(seconds(call, 3) for call in variants.values())
+    count = max(1, int(2e-3 / slowest))
+    rounds = max(10, min(200, int(SECONDS / (count * slowest * len(variants)))))
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, call in variants.items():
+            times[name].append(1e3 * seconds(call, count))
+    return {name: {"ms_min": min(values), "ms_median": statistics.median(values)} for name, values in times.items()}
+
+
+def forward(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], object]:
+    def call():
+        with torch.no_grad():
+            return function(*inputs)
+
+    return call
+
+
+def training(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], object]:
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    grad_output = torch.randn_like(inputs[0], memory_format=torch.contiguous_format)
+
+    def call():
+        return torch.autograd.grad(function(*leaves), leaves, grad_output)
+
+    return call
+
+
+def records(names: list[str]) -> Iterator[dict]:
+    """Of the operators with these names, or of all."""
+    for operator in OPERATORS:
+        if names and operator.name not in names:
+            continue
+        compiled = torch.compile(operator.eager, dynamic=False)
+        functions = {"scramjet": operator.ours, "eager": operator.eager, "inductor": compiled}
+        for shape in operator.shapes:
+            for dtype in DTYPES:
+                torch.manual_seed(0)
+                inputs = [x.to(dtype) for x in operator.inputs(shape)]
+                exact = operator.eager(*(x.double() for x in inputs))
+                for mode in (forward, training):
+                    torch._dynamo.reset()
+                    times = in_turn({name: mode(function, inputs) for name, function in functions.items()})
+                    for variant, measured in times.items():
+                        answer = functions[variant](*inputs)
+                        yield {
+                            "case": "_".join([operator.name, mode.__name__, "x".join(map(str, shape)), str(dtype)[6:]]),
+                            "family": operator.family,
+                            "operator": operator.name,
+                            "variant": variant,
+                            "threads": torch.get_num_threads(),
+                            **measured,
+                            "max_abs_err": float((answer - exact).abs().max()),
+                        }
+
+
+def rows(measured: list[dict]) -> Iterator[tuple[str, float, str]]:
+    times: dict[str, dict[str, float]] = {}
+    for record in measured:
+        times.setdefault(record["case"], {})[record["variant"]] = record["ms_min"]
+    ratios = {case: min(of["eager"], of["inductor"]) / of["scramjet"] for case, of in times.items()}
+
+    def mean(key: str, value: str) -> float:
+        cases = {record["case"] for record in measured if record[key] == value}
+        return statistics.geometric_mean(ratios[case] for case in cases)
+
+    for family in dict.fromkeys(record["family"] for record in measured):
+        yield f"{family}: geometric mean against the best of eager and inductor", mean("family", family), "1.2 or more"
+    for name in dict.fromkeys(record["operator"] for record in measured):
+        yield f"{name}: the same", mean("operator", name), "1 or more"
+    for case, ratio in ratios.items():
+        best = min(("eager", "inductor"), key=times[case].get)
+        yield f"{case}: against {best}", ratio, "1 or more"
