@@ -3,6 +3,7 @@
 #include <ATen/cpu/vec/functional.h>
 #include <ATen/cpu/vec/vec.h>
 #include <c10/core/ScalarType.h>
+#include <c10/macros/Macros.h>
 
 #include <algorithm>
 #include <array>
@@ -62,8 +63,8 @@ void elementwise_rows(char** data, const int64_t* strides, int64_t size0, int64_
     std::array<char*, kOperands> start;
     for (size_t k = 0; k < kOperands; ++k) start[k] = data[k] + row * strides[kOperands + k];
     int64_t i = 0;
-    if (contiguous) {
-      // Two vectors in flight, as ATen has.
+    // Two vectors of float or double in flight, as ATen has; one of half is two of float.
+    if (contiguous && !at::vec::is_reduced_floating_point_v<T>) {
       for (; i <= size0 - 2 * kLanes; i += 2 * kLanes) {
         const int64_t first = i * sizeof(T);
         const int64_t second = first + kLanes * sizeof(T);
@@ -97,12 +98,14 @@ std::array<Vec, kOutputs> as_array(const std::array<Vec, kOutputs>& results) {
   return results;
 }
 
-/// Calls Op on float or double: half and bfloat16 are widened, and rounded once.
-template <typename T, typename Op, typename... Inputs>
-auto widened(const Inputs&... inputs) {
+/// Calls Op<T> on float or double: half and bfloat16 are widened, and rounded once. (A call would
+/// pass the vectors through memory.)
+template <typename T, template <typename> typename Op, typename... Inputs>
+C10_ALWAYS_INLINE auto widened(const Inputs&... inputs) {
   if constexpr (at::vec::is_reduced_floating_point_v<T>) {
     const auto halves = [](const auto&... wide) {
-      return std::pair(as_array(Op()(std::get<0>(wide)...)), as_array(Op()(std::get<1>(wide)...)));
+      return std::pair(as_array(Op<T>()(std::get<0>(wide)...)),
+                       as_array(Op<T>()(std::get<1>(wide)...)));
     }(at::vec::convert_to_float<T>(inputs)...);
     Results<T, std::tuple_size_v<decltype(halves.first)>> results;
     for (size_t k = 0; k < results.size(); ++k) {
@@ -110,13 +113,13 @@ auto widened(const Inputs&... inputs) {
     }
     return results;
   } else {
-    return as_array(Op()(inputs...));
+    return as_array(Op<T>()(inputs...));
   }
 }
 
-/// An ElementwiseLoop of a stateless `Op` on `kInputs` inputs of type T. Op sees vectors of float
-/// or double and returns one, or an array of kOutputs.
-template <typename T, size_t kInputs, size_t kOutputs, typename Op>
+/// An ElementwiseLoop of a stateless `Op<T>` on `kInputs` inputs of type T. It sees vectors of
+/// float or double and returns one, or an array of kOutputs, which will be rounded to T.
+template <typename T, size_t kInputs, size_t kOutputs, template <typename> typename Op>
 void elementwise_loop(char** data, const int64_t* strides, int64_t size0, int64_t size1) {
   const auto op = [](const auto&... inputs) { return widened<T, Op>(inputs...); };
   elementwise_rows<T, kOutputs>(data, strides, size0, size1, op,
@@ -124,7 +127,7 @@ void elementwise_loop(char** data, const int64_t* strides, int64_t size0, int64_
 }
 
 /// The loop for a floating dtype, nullptr for others.
-template <size_t kInputs, size_t kOutputs, typename Op>
+template <size_t kInputs, size_t kOutputs, template <typename> typename Op>
 ElementwiseLoop* elementwise_loop_for(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Float:

@@ -24,13 +24,13 @@ struct ValueAndSlope {
 ///
 /// Both come from 1 - sigmoid(|z|), at most 1/2: no difference of it loses digits, and its own
 /// roundings count for little next to max(x, 0).
-template <typename Vec>
+template <typename Stored, typename Vec>
 struct TimesSigmoid {
   Vec x;
   Vec complement;
 
   TimesSigmoid(const Vec& x, const Vec& z) : x(x) {
-    const Vec tail = vector_exp(z.abs().neg());
+    const Vec tail = vector_exp<Stored>(z.abs().neg());
     complement = tail / (Vec(1) + tail);
   }
 
@@ -48,33 +48,36 @@ struct TimesSigmoid {
   }
 };
 
+template <typename Stored>
 struct Silu {
   template <typename Vec>
   static Vec value(const Vec& x) {
-    return TimesSigmoid<Vec>(x, x).value();
+    return TimesSigmoid<Stored, Vec>(x, x).value();
   }
 
   template <typename Vec>
   static ValueAndSlope<Vec> value_and_slope(const Vec& x) {
-    const TimesSigmoid<Vec> silu(x, x);
+    const TimesSigmoid<Stored, Vec> silu(x, x);
     return {silu.value(), silu.slope(Vec(1))};
   }
 };
 
+template <typename Stored>
 struct Gelu {
   template <typename Vec>
   static Vec value(const Vec& x) {
-    return x * vector_normal(x).cdf;
+    return x * vector_normal<Stored>(x).cdf;
   }
 
   template <typename Vec>
   static ValueAndSlope<Vec> value_and_slope(const Vec& x) {
-    const auto [cdf, pdf] = vector_normal(x);
+    const auto [cdf, pdf] = vector_normal<Stored>(x);
     return {x * cdf, cdf + x * pdf};
   }
 };
 
 /// (1 + tanh(u)) / 2 is sigmoid(2 u), which needs one exp and keeps the digits of the lower tail.
+template <typename Stored>
 struct GeluTanh {
   static constexpr double kCubic = 0.044715;
   static constexpr double kTwiceSlope = 2 * M_SQRT2 * M_2_SQRTPI / 2;  // 2 sqrt(2 / pi)
@@ -86,42 +89,45 @@ struct GeluTanh {
 
   template <typename Vec>
   static Vec value(const Vec& x) {
-    return TimesSigmoid<Vec>(x, twice_u(x)).value();
+    return TimesSigmoid<Stored, Vec>(x, twice_u(x)).value();
   }
 
   template <typename Vec>
   static ValueAndSlope<Vec> value_and_slope(const Vec& x) {
-    const TimesSigmoid<Vec> gelu(x, twice_u(x));
+    const TimesSigmoid<Stored, Vec> gelu(x, twice_u(x));
     const Vec z_slope = at::vec::fmadd(x * x, Vec(3 * kTwiceSlope * kCubic), Vec(kTwiceSlope));
     return {gelu.value(), gelu.slope(z_slope)};
   }
 };
 
-template <typename Activation>
+template <template <typename> typename Activation>
 struct Gated {
-  template <typename Vec>
-  Vec operator()(const Vec& gate, const Vec& up) const {
-    return Activation::value(gate) * up;
-  }
+  template <typename Stored>
+  struct Forward {
+    template <typename Vec>
+    Vec operator()(const Vec& gate, const Vec& up) const {
+      return Activation<Stored>::value(gate) * up;
+    }
+  };
+
+  template <typename Stored>
+  struct Backward {
+    template <typename Vec>
+    std::array<Vec, 2> operator()(const Vec& grad_output, const Vec& gate, const Vec& up) const {
+      const auto [value, slope] = Activation<Stored>::value_and_slope(gate);
+      return {grad_output * up * slope, grad_output * value};
+    }
+  };
 };
 
-template <typename Activation>
-struct GatedBackward {
-  template <typename Vec>
-  std::array<Vec, 2> operator()(const Vec& grad_output, const Vec& gate, const Vec& up) const {
-    const auto [value, slope] = Activation::value_and_slope(gate);
-    return {grad_output * up * slope, grad_output * value};
-  }
-};
-
-template <typename Activation>
+template <template <typename> typename Activation>
 ElementwiseLoop* forward_loop(c10::ScalarType dtype) {
-  return elementwise_loop_for<2, 1, Gated<Activation>>(dtype);
+  return elementwise_loop_for<2, 1, Gated<Activation>::template Forward>(dtype);
 }
 
-template <typename Activation>
+template <template <typename> typename Activation>
 ElementwiseLoop* backward_loop(c10::ScalarType dtype) {
-  return elementwise_loop_for<3, 2, GatedBackward<Activation>>(dtype);
+  return elementwise_loop_for<3, 2, Gated<Activation>::template Backward>(dtype);
 }
 
 }  // namespace

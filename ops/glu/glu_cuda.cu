@@ -17,24 +17,39 @@ struct ValueAndSlope {
   T slope;
 };
 
+/// x sigmoid(z) and its derivative, as in glu_cpu_kernel.cc.
 template <typename T>
-__device__ ValueAndSlope<T> sigmoid_and_slope(T x) {
-  const T tail = exponential(-(x < T(0) ? -x : x));
-  const T upper = T(1) / (T(1) + tail);
-  const T lower = tail * upper;
-  return {x < T(0) ? lower : upper, upper * lower};
-}
+struct TimesSigmoid {
+  T x;
+  T complement;
+
+  __device__ TimesSigmoid(T x, T z) : x(x) {
+    const T tail = exponential(-(z < T(0) ? -z : z));
+    complement = tail / (T(1) + tail);
+  }
+
+  __device__ T value() const {
+    // An infinite x times 0 would be NaN.
+    if (x > T(0)) return complement == T(0) ? x : x - x * complement;
+    return x * complement;
+  }
+
+  __device__ T slope(T z_slope) const {
+    const T sigmoid = x >= T(0) ? T(1) - complement : complement;
+    return sigmoid + x * (complement * (T(1) - complement)) * z_slope;
+  }
+};
 
 struct Silu {
   template <typename T>
   __device__ static T value(T x) {
-    return x / (T(1) + exponential(-x));
+    return TimesSigmoid<T>(x, x).value();
   }
 
   template <typename T>
   __device__ static ValueAndSlope<T> value_and_slope(T x) {
-    const ValueAndSlope<T> sigmoid = sigmoid_and_slope(x);
-    return {x * sigmoid.value, sigmoid.value + x * sigmoid.slope};
+    const TimesSigmoid<T> silu(x, x);
+    return {silu.value(), silu.slope(T(1))};
   }
 };
 
@@ -65,19 +80,19 @@ struct GeluTanh {
 
   template <typename T>
   __device__ static T twice_u(T x) {
-    return x * twice_slope<T>() * (T(1) + cubic<T>() * x * x);
+    return x * (twice_slope<T>() + twice_slope<T>() * cubic<T>() * x * x);
   }
 
   template <typename T>
   __device__ static T value(T x) {
-    return x / (T(1) + exponential(-twice_u(x)));
+    return TimesSigmoid<T>(x, twice_u(x)).value();
   }
 
   template <typename T>
   __device__ static ValueAndSlope<T> value_and_slope(T x) {
-    const ValueAndSlope<T> sigmoid = sigmoid_and_slope(twice_u(x));
-    const T twice_u_slope = twice_slope<T>() * (T(1) + T(3) * cubic<T>() * x * x);
-    return {x * sigmoid.value, sigmoid.value + x * sigmoid.slope * twice_u_slope};
+    const TimesSigmoid<T> gelu(x, twice_u(x));
+    const T z_slope = twice_slope<T>() + T(3) * twice_slope<T>() * cubic<T>() * x * x;
+    return {gelu.value(), gelu.slope(z_slope)};
   }
 };
 

@@ -9,13 +9,15 @@ namespace scramjet::ops {
 namespace CPU_CAPABILITY {
 namespace {
 
+template <typename Stored>
 struct Sigmoid {
   template <typename Vec>
   Vec operator()(const Vec& x) const {
-    return (Vec(1) + vector_exp(x.neg())).reciprocal();
+    return (Vec(1) + vector_exp<float>(x.neg())).reciprocal();
   }
 };
 
+template <typename Stored>
 struct SigmoidBackward {
   template <typename Vec>
   Vec operator()(const Vec& grad_output, const Vec& output) const {

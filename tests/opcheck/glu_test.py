@@ -44,12 +44,13 @@ OPERATORS = (
         for approximate in ("none", "tanh")
     ),
 )
-# Half and bfloat16 round once more, after float: one unit in the last place next to a tie.
+# Half and bfloat16 round once, after float to 6e-6: one unit in the last place next to a tie, and
+# more where a derivative crosses 0.
 TOLERANCE = {
     torch.float64: {"rtol": 1e-14, "atol": 1e-12},
     torch.float32: {"rtol": 4e-6, "atol": 1e-5},
-    torch.float16: {"rtol": 2**-10, "atol": 1e-6},
-    torch.bfloat16: {"rtol": 2**-7, "atol": 1e-6},
+    torch.float16: {"rtol": 2**-10, "atol": 1e-4},
+    torch.bfloat16: {"rtol": 2**-7, "atol": 1e-4},
 }
 
 
