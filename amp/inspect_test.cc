@@ -271,7 +271,13 @@ TEST(Inspect, TakesModelsInCpp) {
 
 TEST(Inspect, AModelThatThrowsLeavesNothingBehind) {
   const auto net = script("return torch.linear(x, self.weight)");
-  EXPECT_TRUE(raises("shapes cannot be multiplied", [&] { inspect(net, {at::ones({2, 3})}); }));
+  std::string message;
+  try {
+    inspect(net, {at::ones({2, 3})});
+  } catch (const std::exception& error) {  // No c10::Error in torch 2.11.
+    message = error.what();
+  }
+  EXPECT_NE(message.find("shapes cannot be multiplied"), std::string::npos) << message;
   EXPECT_EQ(inspect(net, {at::ones({2, 4})}).operators.size(), 1);
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace scramjet::amp {
@@ -64,17 +65,22 @@ RankCollectives::Pending RankCollectives::broadcast_(const at::Tensor& tensor, i
   });
 }
 
+// torch before 2.15 has no ProcessGroup::hasBackendForDeviceType.
+bool RankCollectives::serves(at::DeviceType type) const {
+  const auto devices = group_->getDeviceTypes();
+  return std::any_of(devices.begin(), devices.end(),
+                     [&](const at::Device& device) { return device.type() == type; });
+}
+
 at::Device RankCollectives::message_device() const {
   const auto devices = group_->getDeviceTypes();
-  if (devices.empty() || group_->hasBackendForDeviceType(at::kCPU)) return at::kCPU;
-  return devices.front();
+  return devices.empty() || serves(at::kCPU) ? at::Device(at::kCPU) : devices.front();
 }
 
 at::Tensor RankCollectives::max(const at::Tensor& tensor) const {
-  const bool served = group_->hasBackendForDeviceType(tensor.device().type());
-  const at::Tensor result =
-      tensor.to(served ? tensor.device() : message_device(), tensor.scalar_type(),
-                /*non_blocking=*/false, /*copy=*/true);
+  const at::Tensor result = tensor.to(
+      serves(tensor.device().type()) ? tensor.device() : message_device(), tensor.scalar_type(),
+      /*non_blocking=*/false, /*copy=*/true);
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::MAX;
   started(result, "all-reduce", [&](std::vector<at::Tensor>& tensors) {

@@ -44,6 +44,8 @@ class RankCollectives {
  private:
   template <typename Start>
   Pending started(const at::Tensor& tensor, const char* operation, const Start& start) const;
+  /// Has the group a backend for tensors there?
+  bool serves(at::DeviceType type) const;
   /// Where messages travel: the CPU if the group has a backend for it.
   at::Device message_device() const;
   [[noreturn]] void fail(const std::string& operation, const std::string& reason) const;
