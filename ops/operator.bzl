@@ -4,11 +4,42 @@ load("//ops:cpu_kernel.bzl", "cpu_kernel")
 load("//tools/bazel:cuda_library.bzl", "cuda_cc_library", "cuda_library")
 load("//tools/bazel:tests.bzl", "scramjet_cc_test")
 
-def operator(name):
+def elementwise_operator(name):
+    """An operator() whose outputs have the shape of its inputs, element by element."""
+    operator(
+        name = name,
+        cpu_deps = ["//ops:elementwise_cpu"],
+        cpu_kernel_deps = ["//ops:cpu_loops"],
+        cuda_deps = ["//ops:elementwise_cuda"],
+        cuda_kernel_deps = [
+            "//ops:elementwise_kernel",
+            "//ops:elementwise_launch",
+        ],
+        meta_deps = ["//ops:elementwise_layout"],
+    )
+
+def operator(
+        name,
+        autocast_deps = [],
+        autograd_deps = [],
+        cpu_deps = [],
+        cpu_kernel_deps = [],
+        cuda_deps = [],
+        cuda_kernel_deps = [],
+        meta_deps = [],
+        vmap_deps = []):
     """The operator, or tight family of operators, whose files start with `name`.
 
     Args:
       name: the library that has all of it; CONTRIBUTING.md lists the files.
+      autocast_deps: what the file of that name needs beyond what all operators share.
+      autograd_deps: the same, and so on.
+      cpu_deps: the same.
+      cpu_kernel_deps: the same.
+      cuda_deps: the same.
+      cuda_kernel_deps: the same.
+      meta_deps: the same.
+      vmap_deps: the same.
     """
     header = name + ".h"
 
@@ -54,19 +85,19 @@ def operator(name):
         deps = [
             "//:torch",
             "//ops:cpu_capability",
-            "//ops:cpu_loops",
-        ],
+        ] + cpu_kernel_deps,
     )
 
     native.cc_library(
         name = "cpu",
         srcs = [name + "_cpu.cc"],
+        # Without it at::parallel_for runs on one thread.
+        copts = ["-fopenmp"],
         deps = [
             ":arguments",
             ":cpu_kernel",
             "//:torch",
-            "//ops:elementwise_cpu",
-        ],
+        ] + cpu_deps,
         alwayslink = True,
     )
 
@@ -74,10 +105,7 @@ def operator(name):
         name = "cuda_kernel",
         srcs = [name + "_cuda.cu"],
         hdrs = [name + "_cuda_kernel.h"],
-        deps = [
-            "//ops:elementwise_kernel",
-            "//ops:elementwise_launch",
-        ],
+        deps = cuda_kernel_deps,
     )
 
     cuda_cc_library(
@@ -87,8 +115,7 @@ def operator(name):
             ":arguments",
             ":cuda_kernel",
             "//:torch",
-            "//ops:elementwise_cuda",
-        ],
+        ] + cuda_deps,
         alwayslink = True,
     )
 
@@ -98,8 +125,7 @@ def operator(name):
         deps = [
             ":arguments",
             "//:torch",
-            "//ops:elementwise_layout",
-        ],
+        ] + meta_deps,
         alwayslink = True,
     )
 
@@ -111,7 +137,7 @@ def operator(name):
             ":schema",
             "//:torch",
             "//ops:autograd_conditions",
-        ],
+        ] + autograd_deps,
         alwayslink = True,
     )
 
@@ -121,7 +147,7 @@ def operator(name):
         deps = [
             ":schema",
             "//:torch",
-        ],
+        ] + autocast_deps,
         alwayslink = True,
     )
 
@@ -132,7 +158,7 @@ def operator(name):
             ":schema",
             "//:torch",
             "//ops:vmap_batch",
-        ],
+        ] + vmap_deps,
         alwayslink = True,
     )
 
