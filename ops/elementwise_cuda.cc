@@ -3,24 +3,11 @@
 #include <ATen/TensorIterator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
+
+#include "ops/cuda_call.h"
 
 namespace scramjet::ops {
 namespace {
-
-CudaDtype cuda_dtype(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble:
-      return CudaDtype::kDouble;
-    case at::kHalf:
-      return CudaDtype::kHalf;
-    case at::kBFloat16:
-      return CudaDtype::kBFloat16;
-    default:
-      TORCH_INTERNAL_ASSERT(dtype == at::kFloat, dtype);
-      return CudaDtype::kFloat;
-  }
-}
 
 void launch_over(at::TensorIteratorBase& iter, ElementwiseLauncher* launch) {
   if (iter.numel() == 0) return;
@@ -33,7 +20,7 @@ void launch_over(at::TensorIteratorBase& iter, ElementwiseLauncher* launch) {
   arguments.numel = iter.numel();
   arguments.contiguous = iter.is_contiguous();
   arguments.dims = iter.ndim();
-  arguments.stream = c10::cuda::getCurrentCUDAStream().stream();
+  arguments.stream = current_cuda_stream();
   for (int d = 0; d < iter.ndim(); ++d) arguments.sizes[d] = iter.shape()[d];
   for (int k = 0; k < iter.ntensors(); ++k) {
     arguments.data[k] = static_cast<char*>(iter.data_ptr(k));

@@ -1,28 +1,15 @@
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
 #include <cstdint>
 #include <limits>
 
+#include "ops/cuda_kernel_types.cuh"
 #include "ops/elementwise_launch.h"
 
 /// Elementwise kernels from a device functor `Op` on float or double: `scalar
 /// operator()(scalar...)`, or `Results<scalar, kOutputs> operator()(scalar...)`.
 /// launch_elementwise<kInputs, kOutputs, Op> is all that an operator's `.cu` calls.
 namespace scramjet::ops {
-
-/// The type that T computes in.
-template <typename T>
-struct ComputeType {
-  using type = float;
-};
-template <>
-struct ComputeType<double> {
-  using type = double;
-};
 
 template <typename T, int kOutputs>
 struct Results {
@@ -57,12 +44,6 @@ __device__ void apply(const T* inputs, T* outputs) {
 #pragma unroll
   for (int k = 0; k < kOutputs; ++k) outputs[k] = static_cast<T>(results.values[k]);
 }
-
-/// kPack elements that are loaded and stored at once.
-template <typename T, int kPack>
-struct alignas(sizeof(T) * kPack) Pack {
-  T lanes[kPack];
-};
 
 /// Elements [kPack * i, kPack * (i + 1)) of contiguous operands.
 template <typename T, int kInputs, int kOutputs, int kPack, typename Op>
@@ -164,16 +145,9 @@ void launch_typed(const ElementwiseLaunch& launch) {
 template <int kInputs, int kOutputs, typename Op>
 void launch_elementwise(const ElementwiseLaunch& launch) {
   static_assert(kOutputs + kInputs <= ElementwiseLaunch::kMaxOperands);
-  switch (launch.dtype) {
-    case CudaDtype::kFloat:
-      return launch_typed<float, kInputs, kOutputs, Op>(launch);
-    case CudaDtype::kDouble:
-      return launch_typed<double, kInputs, kOutputs, Op>(launch);
-    case CudaDtype::kHalf:
-      return launch_typed<__half, kInputs, kOutputs, Op>(launch);
-    case CudaDtype::kBFloat16:
-      return launch_typed<__nv_bfloat16, kInputs, kOutputs, Op>(launch);
-  }
+  with_cuda_type(launch.dtype, [&](auto tag) {
+    launch_typed<typename decltype(tag)::type, kInputs, kOutputs, Op>(launch);
+  });
 }
 
 }  // namespace scramjet::ops

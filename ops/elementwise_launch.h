@@ -2,12 +2,11 @@
 
 #include <cstdint>
 
+#include "ops/cuda_dtype.h"
+
 /// The frontier between an operator's CUDA registration (torch, no kernels: C++ compiler) and its
 /// kernels (no torch: nvcc). A `.cu` that includes ATen takes nvcc ten times as long.
 namespace scramjet::ops {
-
-/// The dtypes of the elementwise kernels; half and bfloat16 compute in float.
-enum class CudaDtype { kFloat, kDouble, kHalf, kBFloat16 };
 
 /// One launch over `numel` > 0 elements: the results, then the inputs.
 struct ElementwiseLaunch {

@@ -20,6 +20,7 @@ def elementwise_operator(name):
 
 def operator(
         name,
+        deps = [],
         autocast_deps = [],
         autograd_deps = [],
         cpu_deps = [],
@@ -32,8 +33,9 @@ def operator(
 
     Args:
       name: the library that has all of it; CONTRIBUTING.md lists the files.
-      autocast_deps: what the file of that name needs beyond what all operators share.
-      autograd_deps: the same, and so on.
+      deps: what each file that registers kernels needs beyond what all operators share.
+      autocast_deps: what the file of that name needs besides.
+      autograd_deps: the same.
       cpu_deps: the same.
       cpu_kernel_deps: the same.
       cuda_deps: the same.
@@ -65,7 +67,7 @@ def operator(
         deps = [
             "//:torch",
             "//ops:argument_checks",
-        ],
+        ] + deps,
         alwayslink = True,
     )
 
@@ -97,7 +99,7 @@ def operator(
             ":arguments",
             ":cpu_kernel",
             "//:torch",
-        ] + cpu_deps,
+        ] + deps + cpu_deps,
         alwayslink = True,
     )
 
@@ -115,7 +117,7 @@ def operator(
             ":arguments",
             ":cuda_kernel",
             "//:torch",
-        ] + cuda_deps,
+        ] + deps + cuda_deps,
         alwayslink = True,
     )
 
@@ -125,7 +127,7 @@ def operator(
         deps = [
             ":arguments",
             "//:torch",
-        ] + meta_deps,
+        ] + deps + meta_deps,
         alwayslink = True,
     )
 
@@ -137,7 +139,7 @@ def operator(
             ":schema",
             "//:torch",
             "//ops:autograd_conditions",
-        ] + autograd_deps,
+        ] + deps + autograd_deps,
         alwayslink = True,
     )
 
@@ -147,7 +149,7 @@ def operator(
         deps = [
             ":schema",
             "//:torch",
-        ] + autocast_deps,
+        ] + deps + autocast_deps,
         alwayslink = True,
     )
 
@@ -158,7 +160,7 @@ def operator(
             ":schema",
             "//:torch",
             "//ops:vmap_batch",
-        ] + vmap_deps,
+        ] + deps + vmap_deps,
         alwayslink = True,
     )
 

@@ -24,6 +24,10 @@ at::Tensor expand_batch(const at::Tensor& x, const c10::SymInt& batch) {
 
 }  // namespace
 
+bool is_batched(const at::Tensor& x) {
+  return x.defined() && std::get<1>(at::functorch::unwrapTensorAtLevel(x, current_level()));
+}
+
 BatchedCall::BatchedCall(at::TensorList arguments) : level_(current_level()) {
   std::vector<char> is_shared;
   c10::SymInt batch;

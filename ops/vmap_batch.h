@@ -15,6 +15,9 @@
 ///     }
 namespace scramjet::ops {
 
+/// Whether torch.vmap's current level maps over `x`. An undefined tensor is not mapped over.
+bool is_batched(const at::Tensor& x);
+
 /// One call of an elementwise operator inside torch.vmap: the arguments without their wrapper, of
 /// one shape that has the batch as dimension 0. An argument that is the same for the whole batch
 /// is expanded. While it lives, operators do not come back to vmap.
