@@ -31,8 +31,29 @@ def two_halves(shape: tuple[int, ...]) -> list[torch.Tensor]:
     return list(torch.randn(*shape[:-1], 2 * shape[-1]).chunk(2, -1))
 
 
+def with_parameters(tensors: int, parameters: int) -> Callable[[tuple[int, ...]], list[torch.Tensor]]:
+    """So many tensors of a shape, and so many of its last dimension: weight, bias."""
+
+    def inputs(shape: tuple[int, ...]) -> list[torch.Tensor]:
+        tokens = [torch.randn(shape) for _ in range(tensors)]
+        return tokens + [torch.rand(shape[-1]) + 0.5 for _ in range(parameters)]
+
+    return inputs
+
+
+def add_rms_norm(x, residual, weight):
+    total = x + residual
+    return eager.rms_norm(total, weight.shape, weight, 1e-5), total
+
+
+def add_layer_norm(x, residual, weight, bias):
+    total = x + residual
+    return eager.layer_norm(total, weight.shape, weight, bias), total
+
+
 # Tokens by features: one token, a prompt, a batch of training.
 TOKENS = ((1, 11008), (128, 4096), (2048, 4096))
+WIDTHS = ((1, 4096), (128, 4096), (2048, 4096), (16384, 256))
 OPERATORS = (
     Operator("activation", "sigmoid", ours.sigmoid, torch.sigmoid, one_tensor, TOKENS),
     Operator("activation", "silu_mul", ours.silu_mul, lambda g, u: eager.silu(g) * u, two_halves, TOKENS),
@@ -45,7 +66,47 @@ OPERATORS = (
         two_halves,
         TOKENS,
     ),
+    Operator(
+        "norm",
+        "rms_norm",
+        lambda x, w: ours.rms_norm(x, w.shape, w, 1e-5),
+        lambda x, w: eager.rms_norm(x, w.shape, w, 1e-5),
+        with_parameters(1, 1),
+        WIDTHS,
+    ),
+    Operator(
+        "norm",
+        "layer_norm",
+        lambda x, w, b: ours.layer_norm(x, w.shape, w, b),
+        lambda x, w, b: eager.layer_norm(x, w.shape, w, b),
+        with_parameters(1, 2),
+        WIDTHS,
+    ),
+    Operator(
+        "norm",
+        "add_rms_norm",
+        lambda x, r, w: ours.add_rms_norm(x, r, w.shape, w, 1e-5),
+        add_rms_norm,
+        with_parameters(2, 1),
+        WIDTHS,
+    ),
+    Operator(
+        "norm",
+        "add_layer_norm",
+        lambda x, r, w, b: ours.add_layer_norm(x, r, w.shape, w, b),
+        add_layer_norm,
+        with_parameters(2, 2),
+        WIDTHS,
+    ),
 )
+
+
+def as_tuple(outputs: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def largest_error(outputs: tuple[torch.Tensor, ...], exact: tuple[torch.Tensor, ...]) -> float:
+    return max(float((y - z).abs().max()) for y, z in zip(outputs, exact))
 
 
 def seconds(call: Callable[[], object], count: int) -> float:
@@ -79,10 +140,11 @@ def forward(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], obje
 
 def training(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], object]:
     leaves = [x.detach().requires_grad_() for x in inputs]
-    grad_output = torch.randn_like(inputs[0], memory_format=torch.contiguous_format)
+    with torch.no_grad():
+        grads = [torch.randn_like(y) for y in as_tuple(function(*inputs))]
 
     def call():
-        return torch.autograd.grad(function(*leaves), leaves, grad_output)
+        return torch.autograd.grad(function(*leaves), leaves, grads)
 
     return call
 
@@ -98,12 +160,12 @@ def records(names: list[str]) -> Iterator[dict]:
             for dtype in DTYPES:
                 torch.manual_seed(0)
                 inputs = [x.to(dtype) for x in operator.inputs(shape)]
-                exact = operator.eager(*(x.double() for x in inputs))
+                exact = as_tuple(operator.eager(*(x.double() for x in inputs)))
                 for mode in (forward, training):
                     torch._dynamo.reset()
                     times = in_turn({name: mode(function, inputs) for name, function in functions.items()})
                     for variant, measured in times.items():
-                        answer = functions[variant](*inputs)
+                        answer = as_tuple(functions[variant](*inputs))
                         yield {
                             "case": "_".join([operator.name, mode.__name__, "x".join(map(str, shape)), str(dtype)[6:]]),
                             "family": operator.family,
@@ -111,7 +173,7 @@ def records(names: list[str]) -> Iterator[dict]:
                             "variant": variant,
                             "threads": torch.get_num_threads(),
                             **measured,
-                            "max_abs_err": float((answer - exact).abs().max()),
+                            "max_abs_err": largest_error(answer, exact),
                         }
 
 

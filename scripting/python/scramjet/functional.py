@@ -4,13 +4,19 @@ Every function takes dense tensors of any shape and strides on CPU, CUDA or meta
 quantized tensor, or one on another device, is a NotImplementedError.
 """
 
+from typing import Optional, Sequence
+
 import torch
 from torch import Tensor
 
-__all__ = ["gelu_mul", "sigmoid", "silu_mul"]
+__all__ = ["add_layer_norm", "add_rms_norm", "gelu_mul", "layer_norm", "rms_norm", "sigmoid", "silu_mul"]
 
 # The overloads themselves: finding one anew from its name costs more than a small tensor's arithmetic.
+_add_layer_norm = torch.ops.scramjet.add_layer_norm.default
+_add_rms_norm = torch.ops.scramjet.add_rms_norm.default
 _gelu_mul = torch.ops.scramjet.gelu_mul.default
+_layer_norm = torch.ops.scramjet.layer_norm.default
+_rms_norm = torch.ops.scramjet.rms_norm.default
 _sigmoid = torch.ops.scramjet.sigmoid.default
 _silu_mul = torch.ops.scramjet.silu_mul.default
 
@@ -68,3 +74,76 @@ def gelu_mul(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
         ValueError: two different shapes or devices, or another `approximate`.
     """
     return _gelu_mul(gate, up, approximate=approximate)
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Optional[Tensor] = None,
+    eps: Optional[float] = None,
+) -> Tensor:
+    """input / sqrt(mean(input**2) + eps) * weight, as torch.nn.functional.rms_norm.
+
+    Zhang and Sennrich 2019, "Root Mean Square Layer Normalization". Half and bfloat16 compute in
+    float and round once.
+
+    Args:
+        input: [*, *normalized_shape], float, double, half or bfloat16. Rows that are dense, such as
+            those of a part of a projection, need no copy.
+        normalized_shape: the last dimensions of input, at least one: those the mean goes over.
+        weight: of shape normalized_shape and input's dtype, or float where that is half or bfloat16.
+        eps: None is the machine epsilon of the dtype it computes in.
+
+    Returns:
+        A new contiguous tensor of input's shape and dtype.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: a shape or device that does not fit.
+    """
+    return _rms_norm(input, normalized_shape, weight, eps)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) * weight + bias, as torch.nn.functional.layer_norm.
+
+    Ba, Kiros and Hinton 2016, "Layer Normalization"; the variance is the biased one. Arguments,
+    result and errors are those of `rms_norm`, and `bias` is as `weight`.
+    """
+    return _layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def add_rms_norm(
+    input: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Optional[Tensor] = None,
+    eps: Optional[float] = None,
+) -> tuple[Tensor, Tensor]:
+    """(rms_norm(sum), sum) of sum = input + residual, in one pass: the step between the blocks of a
+    transformer that normalizes before them.
+
+    Args:
+        residual: of input's shape, dtype and device.
+
+    The rest is as in `rms_norm`; the sum is rounded to its dtype first, as by two operators.
+    """
+    return _add_rms_norm(input, residual, normalized_shape, weight, eps)
+
+
+def add_layer_norm(
+    input: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    """(layer_norm(sum), sum) of sum = input + residual, in one pass, as `add_rms_norm`."""
+    return _add_layer_norm(input, residual, normalized_shape, weight, bias, eps)

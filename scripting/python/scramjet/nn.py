@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["GeluMul", "Sigmoid", "SiluMul"]
+__all__ = ["AddLayerNorm", "AddRMSNorm", "GeluMul", "LayerNorm", "RMSNorm", "Sigmoid", "SiluMul"]
 
 
 class Sigmoid(torch.nn.Module):
@@ -36,3 +36,40 @@ class GeluMul(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
+
+
+class RMSNorm(torch.nn.RMSNorm):
+    """Takes the place of torch.nn.RMSNorm, with its arguments and state."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.scramjet.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """Takes the place of torch.nn.LayerNorm, with its arguments and state."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.ops.scramjet.layer_norm(
+            input, self.normalized_shape, self.weight, self.bias, self.eps
+        )
+
+
+class AddRMSNorm(torch.nn.RMSNorm):
+    """The residual addition and the RMSNorm after it: `y, x = norm(attention(y), x)`.
+
+    Returns the normalized sum and the sum. Arguments and state are those of torch.nn.RMSNorm.
+    """
+
+    def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ops.scramjet.add_rms_norm(
+            x, residual, self.normalized_shape, self.weight, self.eps
+        )
+
+
+class AddLayerNorm(torch.nn.LayerNorm):
+    """The residual addition and the LayerNorm after it, as AddRMSNorm."""
+
+    def forward(self, input: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ops.scramjet.add_layer_norm(
+            input, residual, self.normalized_shape, self.weight, self.bias, self.eps
+        )
