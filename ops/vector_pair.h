@@ -142,6 +142,15 @@ C10_ALWAYS_INLINE void for_each_pair(int64_t columns, const Body& body) {
   if (i < columns) body(i, columns - i);
 }
 
+/// Calls body(k), k a constant, for each k below kCount: a loop that leaves arrays in registers.
+template <size_t kCount, typename Body>
+C10_ALWAYS_INLINE void unrolled(const Body& body) {
+  const auto call_all = [&]<size_t... k>(std::index_sequence<k...>) C10_ALWAYS_INLINE_ATTRIBUTE {
+    (body(std::integral_constant<size_t, k>()), ...);
+  };
+  call_all(std::make_index_sequence<kCount>());
+}
+
 /// Sums over a row: add(i, count, sums) adds the terms of one pair to its kSums sums.
 ///
 /// Several sums grow side by side, since one would wait for each addition; blocks of the row are
@@ -158,18 +167,17 @@ C10_ALWAYS_INLINE std::array<double, kSums> row_sums(int64_t columns, const Add&
   while (i < columns) {
     const int64_t end = std::min(columns, i + kBlock);
     std::array<Sums, kChains> chains;
-    while (i + static_cast<int64_t>(kChains) * kStep <= end) {
-#pragma GCC unroll 4
-      for (size_t k = 0; k < kChains; ++k, i += kStep) add(i, Whole<T>(), chains[k]);
+    for (; i + static_cast<int64_t>(kChains) * kStep <= end; i += kChains * kStep) {
+      unrolled<kChains>([&](auto k) { add(i + k * kStep, Whole<T>(), chains[k]); });
     }
     for (; i + kStep <= end; i += kStep) add(i, Whole<T>(), chains[0]);
     if (i < end) add(i, end - i, chains[0]);
     i = end;
-    for (size_t sum = 0; sum < kSums; ++sum) {
+    unrolled<kSums>([&](auto sum) {
       Pair<Number> total = chains[0][sum];
-      for (size_t k = 1; k < kChains; ++k) total = total + chains[k][sum];
+      unrolled<kChains - 1>([&](auto k) { total = total + chains[k + 1][sum]; });
       result[sum] += static_cast<double>(sum_of_lanes(total));
-    }
+    });
   }
   return result;
 }

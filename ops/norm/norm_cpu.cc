@@ -53,7 +53,7 @@ char* sums_of_part(const at::Tensor& sums, int64_t part) {
 /// Into how many parts the rows go, each with sums of its own: short ones, since the sums of many
 /// rows lose digits, and enough for the threads.
 int64_t parts_of_backward(int64_t rows, int64_t columns) {
-  constexpr int64_t kRows = 16;
+  constexpr int64_t kRows = 64;
   const int64_t of_threads =
       std::min<int64_t>(rows / rows_for_a_thread(columns), at::get_num_threads());
   return std::max<int64_t>({rows / kRows, of_threads, 1});

@@ -236,6 +236,22 @@ TEST(NormTest, RowsFarFromZeroKeepTheirVariance) {
   EXPECT_LT(ops::layer_norm(constant, {5000}).abs().max().item<float>(), 1e-3);
 }
 
+TEST(NormTest, RowsThatBeginFarFromTheirMeanLoseNoDigits) {
+  const Case& op = kCases[1];
+  Tensors inputs = random_inputs(op, 64, 4099, at::kFloat);
+  inputs[0].slice(1, 0, 40).add_(100);
+  const Tensors grads = random_gradients(op, inputs[0]);
+  const auto eager = [&](const Tensors& x) { return op.eager(x); };
+  const Tensors mine =
+      outputs_and_gradients([&](const auto& x) { return op.ours(x); }, inputs, grads);
+  const Tensors theirs = outputs_and_gradients(eager, inputs, grads);
+  const Tensors wide =
+      outputs_and_gradients(eager, to(inputs, at::kDouble), to(grads, at::kDouble));
+  for (size_t k = 0; k < wide.size(); ++k) {
+    EXPECT_LE(mean_error(mine[k], wide[k]), mean_error(theirs[k], wide[k])) << "result " << k;
+  }
+}
+
 TEST(NormTest, LongRowsLoseNoDigits) {
   const at::Tensor x = at::rand({1, 10'000'000});
   const at::Tensor expected = at::rms_norm(x.to(at::kDouble), {10'000'000});
@@ -324,7 +340,7 @@ TEST(NormTest, SeveralDimensionsAreNormalizedAtOnce) {
 }
 
 TEST(NormTest, PartsOfAProjectionNeedNoCopy) {
-  const at::Tensor projection = at::randn({64, 3 * 4096});
+  const at::Tensor projection = at::randn({64, 12288});
   const at::Tensor part = projection.chunk(3, -1)[1];
   const at::Tensor y = ops::rms_norm(part, {4096});
   EXPECT_TRUE(y.equal(ops::rms_norm(part.contiguous(), {4096})));
