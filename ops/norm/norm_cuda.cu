@@ -311,18 +311,16 @@ void launch_norm(const NormLaunch& launch, const NormRows& operands) {
     using Parameter = typename decltype(parameter_tag)::type;
     constexpr int kPack = 16 / sizeof(T);
     constexpr int64_t kParameterBytes = sizeof(Parameter) * kPack;
-    const bool packed = operands.columns % kPack == 0 && fits(operands.input, sizeof(T), kPack) &&
-                        fits(operands.residual, sizeof(T), kPack) &&
-                        fits(operands.output, sizeof(T), kPack) &&
-                        fits(operands.sum, sizeof(T), kPack) &&
-                        fits(operands.weight, kParameterBytes) &&
-                        fits(operands.bias, kParameterBytes);
+    const bool packed =
+        operands.columns % kPack == 0 && fits(operands.input, sizeof(T), kPack) &&
+        fits(operands.residual, sizeof(T), kPack) && fits(operands.output, sizeof(T), kPack) &&
+        fits(operands.sum, sizeof(T), kPack) && fits(operands.weight, kParameterBytes) &&
+        fits(operands.bias, kParameterBytes);
     const Shape shape = shape_of(launch.rows, operands.columns, packed ? kPack : 1);
-    auto* const kernel =
-        packed ? (launch.centered ? norm_kernel<T, Parameter, true, kPack>
-                                  : norm_kernel<T, Parameter, false, kPack>)
-               : (launch.centered ? norm_kernel<T, Parameter, true, 1>
-                                  : norm_kernel<T, Parameter, false, 1>);
+    auto* const kernel = packed ? (launch.centered ? norm_kernel<T, Parameter, true, kPack>
+                                                   : norm_kernel<T, Parameter, false, kPack>)
+                                : (launch.centered ? norm_kernel<T, Parameter, true, 1>
+                                                   : norm_kernel<T, Parameter, false, 1>);
     kernel<<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(launch.stream)>>>(launch.rows,
                                                                                      operands);
   });
@@ -341,11 +339,11 @@ void launch_norm_backward(const NormLaunch& launch, const NormBackwardRows& oper
                         fits(operands.grad_input, sizeof(T), kPack) &&
                         fits(operands.weight, sizeof(Parameter) * kPack);
     const Shape shape = shape_of(launch.rows, operands.columns, packed ? kPack : 1);
-    auto* const kernel =
-        packed ? (launch.centered ? norm_backward_kernel<T, Parameter, true, kPack>
-                                  : norm_backward_kernel<T, Parameter, false, kPack>)
-               : (launch.centered ? norm_backward_kernel<T, Parameter, true, 1>
-                                  : norm_backward_kernel<T, Parameter, false, 1>);
+    auto* const kernel = packed
+                             ? (launch.centered ? norm_backward_kernel<T, Parameter, true, kPack>
+                                                : norm_backward_kernel<T, Parameter, false, kPack>)
+                             : (launch.centered ? norm_backward_kernel<T, Parameter, true, 1>
+                                                : norm_backward_kernel<T, Parameter, false, 1>);
     kernel<<<shape.grid, shape.block, 0, stream>>>(launch.rows, operands, room);
     if (operands.grad_weight == nullptr && operands.grad_bias == nullptr) return;
     const int64_t tiles = (operands.columns + kTileColumns - 1) / kTileColumns;
