@@ -21,26 +21,34 @@ def elementwise_operator(name):
 def operator(
         name,
         deps = [],
+        arguments_deps = [],
+        arguments_srcs = [],
         autocast_deps = [],
         autograd_deps = [],
         cpu_deps = [],
         cpu_kernel_deps = [],
+        cpu_kernel_srcs = [],
         cuda_deps = [],
         cuda_kernel_deps = [],
         meta_deps = [],
+        test_deps = [],
         vmap_deps = []):
     """The operator, or tight family of operators, whose files start with `name`.
 
     Args:
       name: the library that has all of it; CONTRIBUTING.md lists the files.
       deps: what each file that registers kernels needs beyond what all operators share.
-      autocast_deps: what the file of that name needs besides.
+      arguments_deps: what the file of that name needs besides.
+      arguments_srcs: its sources, where it is more than a header.
+      autocast_deps: as arguments_deps.
       autograd_deps: the same.
       cpu_deps: the same.
       cpu_kernel_deps: the same.
+      cpu_kernel_srcs: sources of the kernel besides the file of that name.
       cuda_deps: the same.
       cuda_kernel_deps: the same.
       meta_deps: the same.
+      test_deps: the same.
       vmap_deps: the same.
     """
     header = name + ".h"
@@ -73,16 +81,17 @@ def operator(
 
     native.cc_library(
         name = "arguments",
+        srcs = arguments_srcs,
         hdrs = [name + "_arguments.h"],
         deps = [
             "//:torch",
             "//ops:argument_checks",
-        ],
+        ] + arguments_deps,
     )
 
     cpu_kernel(
         name = "cpu_kernel",
-        srcs = [name + "_cpu_kernel.cc"],
+        srcs = [name + "_cpu_kernel.cc"] + cpu_kernel_srcs,
         hdrs = [name + "_cpu_kernel.h"],
         deps = [
             "//:torch",
@@ -171,5 +180,5 @@ def operator(
             ":" + name,
             ":cpu_kernel",
             "//:torch",
-        ],
+        ] + test_deps,
     )

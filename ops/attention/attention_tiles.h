@@ -1,0 +1,97 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/attention/attention_problem.h"
+
+/// Into what pieces the CPU kernels cut an attention.
+namespace scramjet::ops {
+
+/// Scores are made kQueryRows x kKeyRows at a time: they and what they are made of stay in the
+/// second-level cache.
+constexpr int64_t kQueryRows = 48;
+constexpr int64_t kKeyRows = 256;
+
+/// Rows that are read as whole vectors have so many elements.
+constexpr int64_t padded(int64_t elements) { return (elements + 15) / 16 * 16; }
+
+constexpr int64_t tiles_of(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
+
+/// The elements of one head's keys and values as the kernels read them: for each tile the keys
+/// transposed, [dim, kKeyRows], then the values, [kKeyRows, padded(value_dim)].
+constexpr int64_t packed_tile_size(const AttentionProblem& problem) {
+  return kKeyRows * (problem.dim + padded(problem.value_dim));
+}
+
+constexpr int64_t packed_head_size(const AttentionProblem& problem) {
+  return tiles_of(problem.keys, kKeyRows) * packed_tile_size(problem);
+}
+
+/// The elements of memory that a thread of the forward works in.
+constexpr int64_t forward_scratch_size(const AttentionProblem& problem) {
+  return kQueryRows * (padded(problem.dim) + kKeyRows + padded(problem.value_dim));
+}
+
+/// The same for the backward.
+constexpr int64_t backward_scratch_size(const AttentionProblem& problem) {
+  const int64_t dim = padded(problem.dim);
+  const int64_t value_dim = padded(problem.value_dim);
+  return kKeyRows * (3 * dim + 2 * value_dim) + kQueryRows * (dim + value_dim + 2 * kKeyRows);
+}
+
+/// The rows of queries that share a head's keys. Where one head has few, those of all heads of the
+/// group follow each other, so that tiles are full.
+class QueryRows {
+ public:
+  explicit QueryRows(const AttentionProblem& problem)
+      : queries_(problem.queries),
+        group_(problem.group()),
+        folded_heads_(queries_ < kQueryRows ? group_ : 1),
+        blocks_(tiles_of(folded_heads_ * queries_, kQueryRows)) {}
+
+  /// Of one head of keys.
+  int64_t block_count() const { return group_ / folded_heads_ * blocks_; }
+
+  struct Position {
+    int64_t head;   // In the group.
+    int64_t query;  // In the head.
+  };
+
+  /// Block by block from both ends: under a causal mask the first are cheap, the last dear, and
+  /// threads take runs of blocks.
+  int64_t first_row(int64_t block) const {
+    const int64_t i = block % blocks_;
+    return (i % 2 == 0 ? i / 2 : blocks_ - 1 - i / 2) * kQueryRows;
+  }
+
+  int64_t row_count(int64_t block) const {
+    return std::min(kQueryRows, folded_heads_ * queries_ - first_row(block));
+  }
+
+  Position position(int64_t block, int64_t row) const {
+    const int64_t i = first_row(block) + row;
+    return {block / blocks_ * folded_heads_ + i / queries_, i % queries_};
+  }
+
+ private:
+  int64_t queries_;
+  int64_t group_;
+  int64_t folded_heads_;
+  int64_t blocks_;  // Of the folded heads.
+};
+
+/// Some keys of a row: [begin, end).
+struct KeyRange {
+  int64_t begin;
+  int64_t end;
+};
+
+/// Those that query `i` sees.
+inline KeyRange visible_keys(const AttentionProblem& problem, int64_t i) {
+  const int64_t diagonal = i + problem.keys - problem.queries;
+  return {std::clamp<int64_t>(diagonal - problem.left, 0, problem.keys),
+          std::clamp<int64_t>(diagonal + problem.right + 1, 0, problem.keys)};
+}
+
+}  // namespace scramjet::ops
