@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/strides.h>
@@ -35,17 +36,29 @@ at::Tensor empty_output(const AttentionArguments& call, at::IntArrayRef sizes) {
   return runtime::allocate_output(sizes, c10::contiguous_strides(sizes), call.query.scalar_type());
 }
 
-AttentionOutputs attention_cpu(const AttentionArguments& call) {
+/// Few queries: the keys of a head are split where there are not heads enough for the threads.
+void decode(const AttentionArguments& call, const AttentionProblem& problem) {
+  static const auto kernels_of = SCRAMJET_FOR_THIS_CPU(attention_decode_kernels);
+  constexpr int64_t kUnitsOfAThread = 4;
+  const AttentionDecodeCpuKernels kernels = kernels_of(call.query.scalar_type());
+  const int64_t key_heads = problem.batch * problem.key_heads;
+  const int64_t splits =
+      std::clamp<int64_t>(tiles_of(kUnitsOfAThread * at::get_num_threads(), key_heads), 1,
+                          std::max<int64_t>(tiles_of(problem.keys, kKeyRows), 1));
+  const Workspace partial(call, key_heads * splits, decode_partial_size(problem));
+  const Workspace scratch(call, at::get_num_threads(), decode_scratch_size(problem));
+  const int64_t elements_of_a_unit =
+      tiles_of(problem.keys, splits) * (problem.dim + problem.value_dim) + 1;
+  at::parallel_for(0, key_heads * splits, tiles_of(at::internal::GRAIN_SIZE, elements_of_a_unit),
+                   [&](int64_t begin, int64_t end) {
+                     kernels.decode(problem, begin, end, splits, partial.of(0),
+                                    scratch.of(at::get_thread_num()));
+                   });
+  kernels.join(problem, splits, partial.of(0), scratch.of(0));
+}
+
+void forward(const AttentionArguments& call, const AttentionProblem& problem) {
   static const auto kernels_of = SCRAMJET_FOR_THIS_CPU(attention_kernels);
-  check_attention(call);
-  const at::IntArrayRef sizes = call.query.sizes();
-  const at::DimVector output_sizes = {sizes[0], sizes[1], sizes[2], call.value.size(3)};
-  AttentionOutputs outputs{
-      empty_output(call, output_sizes),
-      at::empty(sizes.slice(0, 3), call.query.options().dtype(call.compute_dtype()))};
-  if (outputs.logsumexp.numel() == 0) return outputs;
-  const AttentionOperands operands(call, outputs);
-  const AttentionProblem& problem = operands.problem();
   const AttentionCpuKernels kernels = kernels_of(call.query.scalar_type());
   const int64_t key_heads = problem.batch * problem.key_heads;
   const int64_t tiles = key_heads * tiles_of(problem.keys, kKeyRows);
@@ -58,6 +71,17 @@ AttentionOutputs attention_cpu(const AttentionArguments& call) {
       0, key_heads * QueryRows(problem).block_count(), 1, [&](int64_t begin, int64_t end) {
         kernels.forward(problem, begin, end, packed.of(0), scratch.of(at::get_thread_num()));
       });
+}
+
+AttentionOutputs attention_cpu(const AttentionArguments& call) {
+  check_attention(call);
+  const at::IntArrayRef sizes = call.query.sizes();
+  AttentionOutputs outputs{
+      empty_output(call, {sizes[0], sizes[1], sizes[2], call.value.size(3)}),
+      at::empty(sizes.slice(0, 3), call.query.options().dtype(call.compute_dtype()))};
+  if (outputs.logsumexp.numel() == 0) return outputs;
+  const AttentionOperands operands(call, outputs);
+  (is_decoding(operands.problem()) ? decode : forward)(call, operands.problem());
   return outputs;
 }
 
@@ -65,7 +89,7 @@ AttentionGradientOutputs attention_backward_cpu(const AttentionArguments& call,
                                                 const AttentionResults& results) {
   static const auto kernels_of = SCRAMJET_FOR_THIS_CPU(attention_backward_kernels);
   check_attention_backward(call, results);
-  const AttentionGradientOutputs gradients{empty_output(call, call.query.sizes()),
+  AttentionGradientOutputs gradients{empty_output(call, call.query.sizes()),
                                            empty_output(call, call.key.sizes()),
                                            empty_output(call, call.value.sizes())};
   const at::Tensor delta =

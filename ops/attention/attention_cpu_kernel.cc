@@ -1,7 +1,8 @@
 #include "ops/attention/attention_cpu_kernel.h"
 
-#include <array>
+#include <algorithm>
 
+#include "ops/attention/attention_output_block.h"
 #include "ops/attention/attention_query_block.h"
 #include "ops/attention/attention_tiles.h"
 #include "ops/attention/tile_product.h"
@@ -38,27 +39,22 @@ class Forward {
   Forward(const AttentionProblem& problem, char* scratch)
       : problem_(problem),
         block_(problem),
-        // What is not positive would turn the order of the scores.
-        query_scale_(problem.scale > 0 ? 1 : static_cast<Number>(problem.scale)),
-        score_scale_(problem.scale > 0 ? static_cast<Number>(problem.scale) : 1),
         queries_(reinterpret_cast<Number*>(scratch)),
         scores_(queries_ + kQueryRows * padded(problem.dim)),
-        sums_(scores_ + kQueryRows * kKeyRows) {}
+        output_(problem, scores_ + kQueryRows * kKeyRows) {}
 
   int64_t block_count() const { return block_.block_count(); }
 
   void run(int64_t batch, int64_t key_head, int64_t block, const Number* packed) {
     block_.move_to(batch, key_head, block);
-    block_.load_rows(problem_.query, problem_.dim, queries_);
-    if (query_scale_ != 1) multiply_row(queries_, query_scale_, kQueryRows * padded(problem_.dim));
-    std::fill(sums_, sums_ + block_.row_count() * padded(problem_.value_dim), Number(0));
-    states_.fill({});
+    block_.load_queries(queries_);
+    output_.clear(block_.row_count());
     const KeyRange visible = block_.visible();
     for (int64_t first = visible.begin / kKeyRows * kKeyRows; first < visible.end;
          first += kKeyRows) {
       add_tile(first, packed + first / kKeyRows * packed_tile_size(problem_));
     }
-    store_results();
+    output_.store(block_);
   }
 
  private:
@@ -66,55 +62,26 @@ class Forward {
   void add_tile(int64_t first, const Number* packed) {
     const int64_t value_step = padded(problem_.value_dim);
     const int64_t rows = block_.row_count();
-    const auto [begin, end] = block_.visible_in_tile(first);
-    multiply<false>(Factor<Number>{queries_, padded(problem_.dim), 1}, packed + begin, kKeyRows,
-                    scores_ + begin, kKeyRows, {rows, padded(end - begin), problem_.dim});
-    for (int64_t i = 0; i < rows; ++i) add_scores(i, first, {begin, end});
-    const Number* values = packed + kKeyRows * problem_.dim;
-    multiply<true>(Factor<Number>{scores_ + begin, kKeyRows, 1}, values + begin * value_step,
-                   value_step, sums_, value_step, {rows, value_step, end - begin});
-  }
-
-  /// Turns row i of the scores, of which `made` were computed, into its part of the softmax.
-  void add_scores(int64_t i, int64_t first, KeyRange made) {
-    Number* row = scores_ + i * kKeyRows;
-    const Number scale = block_.mask_scores(i, first, made, score_scale_, row);
-    const int64_t count = padded(made.end - made.begin);
-    const Number tile = largest(row + made.begin, count) * scale;
-    RowState<Number>& state = states_[i];
-    const Number now = tile > state.largest || std::isnan(tile) ? tile : state.largest;
-    // Against minus infinity, where all is masked, no exponent could be taken.
-    const Number shift = now == kMinusInfinity<Number> ? 0 : now;
-    const Number sum = exponentiate<T>(scale, shift, row + made.begin, count);
-    if (now != state.largest) {
-      const Number factor = std::exp(state.largest - shift);
-      state.sum *= factor;
-      multiply_row(sums_ + i * padded(problem_.value_dim), factor, padded(problem_.value_dim));
+    const KeyRange made = block_.visible_in_tile(first);
+    const int64_t keys = made.end - made.begin;
+    Number* scores = scores_ + made.begin;
+    multiply<false>(Factor<Number>{queries_, padded(problem_.dim), 1}, packed + made.begin,
+                    kKeyRows, scores, kKeyRows, {rows, padded(keys), problem_.dim});
+    for (int64_t i = 0; i < rows; ++i) {
+      const Number scale =
+          block_.mask_scores(i, first, made, block_.score_scale(), scores_ + i * kKeyRows);
+      output_.weigh(i, scale, scores + i * kKeyRows, padded(keys));
     }
-    state = {now, state.sum + sum};
-  }
-
-  void store_results() {
-    auto* logsumexp = reinterpret_cast<Number*>(problem_.logsumexp);
-    for (int64_t i = 0; i < block_.row_count(); ++i) {
-      const auto [head, query] = block_.position(i);
-      const auto [largest, sum] = states_[i];
-      narrow_row(sums_ + i * padded(problem_.value_dim),
-                 row_of<T>(problem_.output, block_.batch(), head, query), sum == 0 ? 0 : 1 / sum,
-                 problem_.value_dim);
-      logsumexp[block_.flat_position(i)] =
-          sum == 0 ? kMinusInfinity<Number> : largest + std::log(sum);
-    }
+    const Number* values = packed + kKeyRows * problem_.dim + made.begin * value_step;
+    multiply<true>(Factor<Number>{scores, kKeyRows, 1}, values, value_step, output_.sums(),
+                   value_step, {rows, value_step, keys});
   }
 
   const AttentionProblem& problem_;
   QueryBlock<T> block_;
-  Number query_scale_;
-  Number score_scale_;
   Number* queries_;
   Number* scores_;
-  Number* sums_;  // Of the values, weighted.
-  std::array<RowState<Number>, kQueryRows> states_;
+  OutputBlock<T> output_;
 };
 
 template <typename T>

@@ -21,6 +21,17 @@ struct AttentionCpuKernels {
                   char* scratch);
 };
 
+/// For few queries, is_decoding(problem).
+struct AttentionDecodeCpuKernels {
+  /// Units [begin, end), counted over batches, heads of keys and `splits` of their keys; each has
+  /// decode_partial_size(problem) of `partial`. `scratch`: of decode_scratch_size(problem).
+  void (*decode)(const AttentionProblem& problem, int64_t begin, int64_t end, int64_t splits,
+                 char* partial, char* scratch);
+
+  /// The results from all partial ones.
+  void (*join)(const AttentionProblem& problem, int64_t splits, const char* partial, char* scratch);
+};
+
 struct AttentionBackwardCpuKernels {
   /// Fills in the delta of queries [begin, end), counted over batches and heads.
   void (*make_delta)(const AttentionProblem& problem, const AttentionGradients& gradients,
@@ -39,6 +50,8 @@ struct AttentionBackwardCpuKernels {
 };
 
 SCRAMJET_DECLARE_CPU_KERNEL(AttentionCpuKernels attention_kernels(c10::ScalarType dtype))
+SCRAMJET_DECLARE_CPU_KERNEL(
+    AttentionDecodeCpuKernels attention_decode_kernels(c10::ScalarType dtype))
 SCRAMJET_DECLARE_CPU_KERNEL(
     AttentionBackwardCpuKernels attention_backward_kernels(c10::ScalarType dtype))
 

@@ -16,7 +16,7 @@ AttentionOutputs attention_cuda(const AttentionArguments& call) {
   check_attention(call);
   const c10::cuda::CUDAGuard guard(call.query.device());
   const at::IntArrayRef sizes = call.query.sizes();
-  const AttentionOutputs outputs{
+  AttentionOutputs outputs{
       at::empty({sizes[0], sizes[1], sizes[2], call.value.size(3)}, call.query.options()),
       at::empty(sizes.slice(0, 3), call.query.options().dtype(call.compute_dtype()))};
   if (outputs.logsumexp.numel() == 0) return outputs;
@@ -31,7 +31,7 @@ AttentionGradientOutputs attention_backward_cuda(const AttentionArguments& call,
   check_attention_backward(call, results);
   const c10::cuda::CUDAGuard guard(call.query.device());
   const auto empty = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
-  const AttentionGradientOutputs gradients{empty(call.query), empty(call.key), empty(call.value)};
+  AttentionGradientOutputs gradients{empty(call.query), empty(call.key), empty(call.value)};
   const at::Tensor delta = at::empty(results.logsumexp.sizes(), results.logsumexp.options());
   if (delta.numel() == 0 || call.key.size(2) == 0) {
     gradients.query.zero_();

@@ -40,13 +40,29 @@ void narrow_row(const Compute<T>* wide, T* row, Compute<T> factor, int64_t count
 template <typename T>
 void transpose_rows(const AttentionOperand& x, int64_t batch, int64_t head, KeyRange keys,
                     int64_t columns, Compute<T>* transposed) {
-  constexpr int64_t kBlock = 16;  // Whose elements of one column fill a line of the cache.
-  for (int64_t first = keys.begin; first < keys.end; first += kBlock) {
-    const int64_t end = std::min(first + kBlock, keys.end);
-    for (int64_t j = first; j < end; ++j) {
-      const T* row = row_of<const T>(x, batch, head, j);
-      Compute<T>* to = transposed + (j - keys.begin);
-      for (int64_t i = 0; i < columns; ++i) to[i * kKeyRows] = static_cast<Compute<T>>(row[i]);
+  using Number = Compute<T>;
+  constexpr int64_t kSide = 16;  // Of the squares that registers transpose.
+  constexpr int64_t kColumns = 2 * kSide;
+  std::array<Number, kSide * kColumns> wide;
+  for (int64_t first = keys.begin; first < keys.end; first += kSide) {
+    const int64_t rows = std::min(kSide, keys.end - first);
+    for (int64_t column = 0; column < columns; column += kColumns) {
+      const int64_t count = std::min(kColumns, columns - column);
+      for (int64_t j = 0; j < rows; ++j) {
+        widen_row(row_of<const T>(x, batch, head, first + j) + column, wide.data() + j * kColumns,
+                  count, count);
+      }
+      Number* to = transposed + column * kKeyRows + (first - keys.begin);
+      int64_t i = 0;
+      if (rows == kSide) {
+        for (; i + kSide <= count; i += kSide) {
+          at::vec::transpose_mxn<Number, kSide, kSide>(wide.data() + i, kColumns, to + i * kKeyRows,
+                                                       kKeyRows);
+        }
+      }
+      for (; i < count; ++i) {
+        for (int64_t j = 0; j < rows; ++j) to[i * kKeyRows + j] = wide[j * kColumns + i];
+      }
     }
   }
 }
@@ -56,7 +72,12 @@ class QueryBlock {
   using Number = Compute<T>;
 
  public:
-  explicit QueryBlock(const AttentionProblem& problem) : problem_(problem), rows_(problem) {}
+  explicit QueryBlock(const AttentionProblem& problem)
+      : problem_(problem),
+        rows_(problem),
+        // A factor that is not positive would turn the order of the scores.
+        query_scale_(problem.scale > 0 ? 1 : static_cast<Number>(problem.scale)),
+        score_scale_(problem.scale > 0 ? static_cast<Number>(problem.scale) : 1) {}
 
   int64_t block_count() const { return rows_.block_count(); }
 
@@ -104,7 +125,16 @@ class QueryBlock {
     }
   }
 
-  /// Masks the scores of row `i`, of which `made` in the tile from key `first` on were computed, up
+  /// The rows of the queries, scaled as far as score_scale() leaves it.
+  void load_queries(Number* wide) const {
+    load_rows(problem_.query, problem_.dim, wide);
+    if (query_scale_ != 1) multiply_row(wide, query_scale_, row_count_ * padded(problem_.dim));
+  }
+
+  /// What the products of these rows and of keys are multiplied by.
+  Number score_scale() const { return score_scale_; }
+
+  /// Masks the scores of row `i` in the tile from key `first` on, of which `made` were computed, up
   /// to whole vectors; returns what they are still to be multiplied by.
   Number mask_scores(int64_t i, int64_t first, KeyRange made, Number scale, Number* scores) const {
     const int64_t begin = std::clamp(seen_[i].begin - first, made.begin, made.end);
@@ -122,6 +152,8 @@ class QueryBlock {
  private:
   const AttentionProblem& problem_;
   QueryRows rows_;
+  Number query_scale_;
+  Number score_scale_;
   int64_t batch_ = 0;
   int64_t row_count_ = 0;
   KeyRange visible_{};

@@ -11,9 +11,7 @@
 #include "ops/vector_exp.h"
 #include "ops/vector_pair.h"
 
-/// A row of scores, for the CPU kernels of attention: its mask, and the softmax that grows tile by
-/// tile (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax",
-/// arXiv:1805.02867).
+/// A row of scores, for the CPU kernels of attention: its mask, its largest and its exponentials.
 namespace scramjet::ops {
 namespace CPU_CAPABILITY {
 

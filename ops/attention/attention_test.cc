@@ -43,9 +43,8 @@ std::ostream& operator<<(std::ostream& out, const Sizes& s) {
 
 /// Less, as much as and more than a tile of queries (48) and of keys (256), and rows that are not
 /// whole vectors.
-const Sizes kSizes[] = {{1, 1, 1, 1, 8, 8},       {4, 2, 5, 7, 16, 16},
-                        {2, 2, 50, 300, 64, 64},  {4, 2, 100, 100, 64, 40},
-                        {2, 1, 60, 530, 80, 96}, {8, 2, 1, 600, 64, 64},
+const Sizes kSizes[] = {{1, 1, 1, 1, 8, 8},       {4, 2, 5, 7, 16, 16},     {2, 2, 50, 300, 64, 64},
+                        {4, 2, 100, 100, 64, 40}, {2, 1, 60, 530, 80, 96},  {8, 2, 1, 600, 64, 64},
                         {2, 2, 49, 17, 3, 5},     {1, 1, 97, 513, 128, 128}};
 
 const AttentionOptions kOptions[] = {{},
@@ -156,7 +155,7 @@ TEST(AttentionTest, EverySizeAndWindowAgreesWithDouble) {
 
 TEST(AttentionTest, EveryKindOfMaskAgreesWithDouble) {
   for (const at::ScalarType dtype : kFloating) {
-    for (const Sizes& s : {kSizes[1], kSizes[2], kSizes[4]}) {
+    for (const Sizes& s : {kSizes[1], kSizes[2], kSizes[4], kSizes[5]}) {
       const Tensors inputs = random_inputs(s, dtype);
       expect_exact(inputs, at::rand({2, 1, s.queries, s.keys}).gt(0.4), {}, describe(s, 0));
       expect_exact(inputs, at::rand({s.keys}).gt(0.4), {.causal = true}, describe(s, 1));
@@ -308,17 +307,21 @@ TEST(AttentionTest, SecondDerivativesAndThatOfTheMaskAreThoseOfDouble) {
 
 TEST(AttentionTest, TheResultIsTheSameWithAnyNumberOfThreads) {
   const int threads = at::get_num_threads();
-  const Tensors in = random_inputs({2, 1, 300, 1500, 32, 32}, at::kFloat);
-  const Tensors weights = {at::randn({2, 2, 300, 32}), at::randn({2, 2, 300})};
-  const auto run = [&](int count) {
-    at::set_num_threads(count);
-    return with_gradients([&](const Tensors& x) { return outputs(x, {}, {.causal = true}); }, in,
-                          weights);
-  };
-  const Tensors one = run(1);
-  const Tensors many = run(7);
-  at::set_num_threads(threads);
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].allclose(many[i], 1e-5, 1e-5)) << i;
+  for (const int64_t queries : {300, 2}) {  // The latter splits the keys.
+    const Tensors in = random_inputs({2, 1, queries, 1500, 32, 32}, at::kFloat);
+    const Tensors weights = {at::randn({2, 2, queries, 32}), at::randn({2, 2, queries})};
+    const auto run = [&](int count) {
+      at::set_num_threads(count);
+      return with_gradients([&](const Tensors& x) { return outputs(x, {}, {.causal = true}); }, in,
+                            weights);
+    };
+    const Tensors one = run(1);
+    const Tensors many = run(7);
+    at::set_num_threads(threads);
+    for (size_t i = 0; i < one.size(); ++i) {
+      EXPECT_TRUE(one[i].allclose(many[i], 1e-5, 1e-5)) << queries << " result " << i;
+    }
+  }
 }
 
 template <typename Error, typename Call>

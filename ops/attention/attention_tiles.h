@@ -33,7 +33,27 @@ constexpr int64_t forward_scratch_size(const AttentionProblem& problem) {
   return kQueryRows * (padded(problem.dim) + kKeyRows + padded(problem.value_dim));
 }
 
-/// The same for the backward.
+/// Whether there are so few queries for each head of keys that packing the keys does not pay.
+constexpr bool is_decoding(const AttentionProblem& problem) {
+  constexpr int64_t kFewRows = 16;
+  return problem.queries * problem.group() <= kFewRows;
+}
+
+constexpr int64_t decode_scratch_size(const AttentionProblem& problem) {
+  return forward_scratch_size(problem) + kKeyRows * padded(problem.value_dim);
+}
+
+/// A query's largest score, the sum of its weights and that of its weighted values.
+constexpr int64_t decode_row_size(const AttentionProblem& problem) {
+  return 2 + padded(problem.value_dim);
+}
+
+/// The rows of some keys of one head.
+constexpr int64_t decode_partial_size(const AttentionProblem& problem) {
+  return problem.queries * problem.group() * decode_row_size(problem);
+}
+
+/// The elements of memory that a thread of the backward works in.
 constexpr int64_t backward_scratch_size(const AttentionProblem& problem) {
   const int64_t dim = padded(problem.dim);
   const int64_t value_dim = padded(problem.value_dim);

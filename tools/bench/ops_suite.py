@@ -101,6 +101,40 @@ OPERATORS = (
 )
 
 
+def heads(key_heads: int) -> Callable[[tuple[int, ...]], list[torch.Tensor]]:
+    """Query, key and value from heads, queries, keys and columns; so many heads share each of the keys'."""
+
+    def inputs(shape: tuple[int, ...]) -> list[torch.Tensor]:
+        count, queries, keys, columns = shape
+        rest = [torch.randn(1, count // key_heads, keys, columns) for _ in range(2)]
+        return [torch.randn(1, count, queries, columns), *rest]
+
+    return inputs
+
+
+LENGTHS = ((12, 128, 128, 64), (8, 2048, 2048, 64), (4, 4096, 4096, 128), (2, 8192, 8192, 64))
+OPERATORS += (
+    Operator("attention", "attention", ours.attention, eager.scaled_dot_product_attention, heads(1), LENGTHS),
+    Operator(
+        "attention",
+        "attention_causal",
+        lambda q, k, v: ours.attention(q, k, v, causal=True),
+        lambda q, k, v: eager.scaled_dot_product_attention(q, k, v, is_causal=True),
+        heads(1),
+        LENGTHS,
+    ),
+    # One token against a cache, and four of a speculation.
+    Operator(
+        "attention",
+        "attention_decode",
+        ours.attention,
+        lambda q, k, v: eager.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        heads(4),
+        ((32, 1, 4096, 128), (32, 4, 4096, 128)),
+    ),
+)
+
+
 def as_tuple(outputs: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return outputs if isinstance(outputs, tuple) else (outputs,)
 

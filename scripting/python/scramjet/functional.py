@@ -4,16 +4,26 @@ Every function takes dense tensors of any shape and strides on CPU, CUDA or meta
 quantized tensor, or one on another device, is a NotImplementedError.
 """
 
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Union
 
 import torch
 from torch import Tensor
 
-__all__ = ["add_layer_norm", "add_rms_norm", "gelu_mul", "layer_norm", "rms_norm", "sigmoid", "silu_mul"]
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "attention",
+    "gelu_mul",
+    "layer_norm",
+    "rms_norm",
+    "sigmoid",
+    "silu_mul",
+]
 
 # The overloads themselves: finding one anew from its name costs more than a small tensor's arithmetic.
 _add_layer_norm = torch.ops.scramjet.add_layer_norm.default
 _add_rms_norm = torch.ops.scramjet.add_rms_norm.default
+_attention = torch.ops.scramjet.attention.default
 _gelu_mul = torch.ops.scramjet.gelu_mul.default
 _layer_norm = torch.ops.scramjet.layer_norm.default
 _rms_norm = torch.ops.scramjet.rms_norm.default
@@ -147,3 +157,51 @@ def add_layer_norm(
 ) -> tuple[Tensor, Tensor]:
     """(layer_norm(sum), sum) of sum = input + residual, in one pass, as `add_rms_norm`."""
     return _add_layer_norm(input, residual, normalized_shape, weight, bias, eps)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Tensor] = None,
+    *,
+    scale: Optional[float] = None,
+    causal: bool = False,
+    window: tuple[Optional[int], Optional[int]] = (None, None),
+    return_logsumexp: bool = False,
+) -> Union[Tensor, tuple[Tensor, Tensor]]:
+    """softmax(query @ key.mT * scale + mask) @ value, in memory linear in the lengths.
+
+    Dao 2023, "FlashAttention-2"; as torch.nn.functional.scaled_dot_product_attention. Half and
+    bfloat16 compute in float and round once.
+
+    Args:
+        query: [batch, heads, queries, dim], float, double, half or bfloat16. Rows that are dense,
+            such as those of a part of a projection, need no copy.
+        key: [batch, key_heads, keys, dim], of query's dtype and device. key_heads divides heads:
+            each serves as many heads of queries that follow each other.
+        value: [batch, key_heads, keys, value_dim].
+        mask: what broadcasts to [batch, heads, queries, keys]: bool, true where a key takes part;
+            or added to the scaled scores, of query's dtype, or float where that is half or
+            bfloat16.
+        scale: what scores are multiplied by; None is 1 / sqrt(dim).
+        causal: whether a query sees no key behind its own position. The last query stands at the
+            last key, as in decoding with a cache; scaled_dot_product_attention sets the first to
+            the first, which differs where there are more keys than queries.
+        window: how many keys a query sees before and behind its own position; None is all.
+        return_logsumexp: whether the logarithm of the sum of the exponentials of each query's
+            scores is wanted too.
+
+    Returns:
+        [batch, heads, queries, value_dim] of query's dtype; 0 for a query that sees no key. With
+        return_logsumexp also [batch, heads, queries] in float, or in double for double.
+
+    Raises:
+        TypeError: another dtype, or two different ones.
+        ValueError: a shape or device that does not fit.
+    """
+    left, right = window
+    output, logsumexp = _attention(
+        query, key, value, mask, scale=scale, causal=causal, window_left=left, window_right=right
+    )
+    return (output, logsumexp) if return_logsumexp else output
