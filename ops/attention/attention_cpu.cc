@@ -90,8 +90,8 @@ AttentionGradientOutputs attention_backward_cpu(const AttentionArguments& call,
   static const auto kernels_of = SCRAMJET_FOR_THIS_CPU(attention_backward_kernels);
   check_attention_backward(call, results);
   AttentionGradientOutputs gradients{empty_output(call, call.query.sizes()),
-                                           empty_output(call, call.key.sizes()),
-                                           empty_output(call, call.value.sizes())};
+                                     empty_output(call, call.key.sizes()),
+                                     empty_output(call, call.value.sizes())};
   const at::Tensor delta =
       at::empty(results.logsumexp.sizes(), call.query.options().dtype(call.compute_dtype()));
   if (delta.numel() == 0 || call.key.size(2) == 0) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "ops/attention/attention_tiles.h"
 #include "ops/vector_exp.h"
@@ -21,16 +22,31 @@ constexpr Number kMinusInfinity = -std::numeric_limits<Number>::infinity();
 /// scores[j] = scores[j] * scale + mask[j].
 template <typename M, typename Number>
 void add_mask(const M* mask, int64_t step, Number scale, Number* scores, int64_t count) {
+  if (step == 1) {
+    const Pair<Number> scales(scale);
+    for_each_pair<M>(count, [&](int64_t j, auto pair) {
+      const auto score = load_pair(scores + j, pair);
+      store_pair<Number>(multiply_add(score, scales, load_pair(mask + j, pair)), scores + j, pair);
+    });
+    return;
+  }
   for (int64_t j = 0; j < count; ++j) {
     scores[j] = scores[j] * scale + static_cast<Number>(mask[j * step]);
   }
 }
 
+/// scores[j] = mask[j] ? scores[j] * scale : -infinity.
 template <typename Number>
-void choose_by_mask(const bool* mask, int64_t step, Number scale, Number* scores, int64_t count) {
-  for (int64_t j = 0; j < count; ++j) {
+void choose_by_mask(const uint8_t* mask, int64_t step, Number scale, Number* scores,
+                    int64_t count) {
+  const auto choose = [&](int64_t j, uint8_t is_seen) {
     const Number score = scores[j] * scale;
-    scores[j] = mask[j * step] ? score : kMinusInfinity<Number>;
+    scores[j] = is_seen != 0 ? score : kMinusInfinity<Number>;
+  };
+  if (step == 1) {  // A loop that the compiler makes vectors of.
+    for (int64_t j = 0; j < count; ++j) choose(j, mask[j]);
+  } else {
+    for (int64_t j = 0; j < count; ++j) choose(j, mask[j * step]);
   }
 }
 
@@ -44,14 +60,17 @@ void apply_mask(const AttentionMask& mask, int64_t batch, int64_t head, int64_t 
     case AttentionMask::kNone:
       break;
     case AttentionMask::kBool:
-      return choose_by_mask(reinterpret_cast<const bool*>(mask.data) + start, mask.key_step, scale,
-                            scores, count);
+      return choose_by_mask(reinterpret_cast<const uint8_t*>(mask.data) + start, mask.key_step,
+                            scale, scores, count);
     case AttentionMask::kOwn:
       return add_mask(reinterpret_cast<const T*>(mask.data) + start, mask.key_step, scale, scores,
                       count);
     case AttentionMask::kFloat:
-      return add_mask(reinterpret_cast<const float*>(mask.data) + start, mask.key_step, scale,
-                      scores, count);
+      if constexpr (std::is_same_v<Number, float>) {
+        add_mask(reinterpret_cast<const float*>(mask.data) + start, mask.key_step, scale, scores,
+                 count);
+      }
+      break;
   }
 }
 
