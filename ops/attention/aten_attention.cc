@@ -1,6 +1,7 @@
 #include "ops/attention/aten_attention.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/bucketize.h>
 #include <ATen/ops/matmul.h>
 
 #include <limits>
@@ -26,8 +27,31 @@ at::Tensor for_own_head(const AttentionArguments& call, const at::Tensor& gradie
   return gradient.unflatten_symint(1, {heads, call.query.sym_size(1) / heads}).sum(2);
 }
 
+/// The sequence that each row belongs to, [rows].
+at::Tensor sequences_of(const at::Tensor& rows, const at::Tensor& starts) {
+  return at::bucketize(rows, starts.to(at::kLong), /*out_int32=*/false, /*right=*/true).sub(1);
+}
+
+/// Which keys of its sequence a query sees, [queries, keys].
+at::Tensor window_of_sequences(const AttentionArguments& call) {
+  const at::TensorOptions options = call.query.options().dtype(at::kLong);
+  const at::Tensor queries = at::arange(call.query.sym_size(2), options);
+  const at::Tensor keys = at::arange(call.key.sym_size(2), options);
+  const at::Tensor sequence = sequences_of(queries, *call.query_starts);
+  const auto end_of = [&](const at::Tensor& starts) {
+    return starts.to(at::kLong).index_select(0, sequence.add(1));
+  };
+  const at::Tensor own_key = queries.sub(end_of(*call.query_starts)).add(end_of(*call.key_starts));
+  const at::Tensor distance = keys.sub(own_key.unsqueeze(1));
+  return sequences_of(keys, *call.key_starts)
+      .eq(sequence.unsqueeze(1))
+      .logical_and(distance.le(call.right()))
+      .logical_and(distance.ge(-call.left()));
+}
+
 /// Which keys a query sees, [queries, keys]; undefined where it is all of them.
 at::Tensor window(const AttentionArguments& call) {
+  if (call.is_varlen()) return window_of_sequences(call);
   const bool is_limited = call.options.causal || call.options.window_left.has_value() ||
                           call.options.window_right.has_value();
   if (!is_limited) return {};

@@ -51,6 +51,15 @@ using AttentionBackward = std::tuple<at::Tensor, at::Tensor, at::Tensor>(
     const Optional&, const at::Tensor&, const at::Tensor&, std::optional<double>, bool, Length,
     Length);
 
+using AttentionVarlen = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                           const at::Tensor&, const at::Tensor&,
+                                                           const at::Tensor&, std::optional<double>,
+                                                           bool, Length, Length);
+using AttentionVarlenBackward = std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+    const at::Tensor&, const Optional&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+    const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+    std::optional<double>, bool, Length, Length);
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(scramjet, m) {
@@ -65,6 +74,17 @@ TORCH_LIBRARY_FRAGMENT(scramjet, m) {
       "Tensor value, Tensor? mask, Tensor output, Tensor logsumexp, *, float? scale=None, "
       "bool causal=False, int? window_left=None, int? window_right=None) -> (Tensor grad_query, "
       "Tensor grad_key, Tensor grad_value)",
+      tags);
+  m.def(
+      "attention_varlen(Tensor query, Tensor key, Tensor value, Tensor query_starts, "
+      "Tensor key_starts, *, float? scale=None, bool causal=False, int? window_left=None, "
+      "int? window_right=None) -> (Tensor output, Tensor logsumexp)",
+      tags);
+  m.def(
+      "attention_varlen_backward(Tensor grad_output, Tensor? grad_logsumexp, Tensor query, "
+      "Tensor key, Tensor value, Tensor query_starts, Tensor key_starts, Tensor output, "
+      "Tensor logsumexp, *, float? scale=None, bool causal=False, int? window_left=None, "
+      "int? window_right=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)",
       tags);
 }
 
@@ -88,6 +108,28 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
   static const auto op = find_operator<AttentionBackward>("scramjet::attention_backward");
   return op.call(grad_output, grad_logsumexp, query, key, value, mask, output, logsumexp,
                  options.scale, options.causal, options.window_left, options.window_right);
+}
+
+std::tuple<at::Tensor, at::Tensor> attention_varlen(const at::Tensor& query, const at::Tensor& key,
+                                                    const at::Tensor& value,
+                                                    const at::Tensor& query_starts,
+                                                    const at::Tensor& key_starts,
+                                                    const AttentionOptions& options) {
+  static const auto op = find_operator<AttentionVarlen>("scramjet::attention_varlen");
+  return op.call(query, key, value, query_starts, key_starts, options.scale, options.causal,
+                 options.window_left, options.window_right);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_varlen_backward(
+    const at::Tensor& grad_output, const Optional& grad_logsumexp, const at::Tensor& query,
+    const at::Tensor& key, const at::Tensor& value, const at::Tensor& query_starts,
+    const at::Tensor& key_starts, const at::Tensor& output, const at::Tensor& logsumexp,
+    const AttentionOptions& options) {
+  static const auto op =
+      find_operator<AttentionVarlenBackward>("scramjet::attention_varlen_backward");
+  return op.call(grad_output, grad_logsumexp, query, key, value, query_starts, key_starts, output,
+                 logsumexp, options.scale, options.causal, options.window_left,
+                 options.window_right);
 }
 
 }  // namespace scramjet::ops

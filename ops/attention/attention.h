@@ -44,6 +44,22 @@ C10_EXPORT std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& query,
                                                         const std::optional<at::Tensor>& mask = {},
                                                         const AttentionOptions& options = {});
 
+/// Attention within each of several sequences of any lengths, one after the other without padding.
+///
+///     // Two sequences, of 3 and 5 tokens; query, key and value: [8, heads, dim].
+///     const at::Tensor starts = torch::tensor({0, 3, 8});
+///     auto [y, logsumexp] = scramjet::ops::attention_varlen(query, key, value, starts, starts);
+///
+/// `query`: [queries, heads, dim], `key`: [keys, key_heads, dim], `value`: [keys, key_heads,
+/// value_dim], of all sequences together. `query_starts`, `key_starts`: [sequences + 1], Int or
+/// Long on query's device: the first row of each sequence, and the number of all rows. Returns
+/// [queries, heads, value_dim] and [heads, queries]. The rest is as for attention; on cuda the
+/// starts are not checked.
+C10_EXPORT std::tuple<at::Tensor, at::Tensor> attention_varlen(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& query_starts, const at::Tensor& key_starts,
+    const AttentionOptions& options = {});
+
 /// (grad_query, grad_key, grad_value), from what attention returned and the gradients of that; that
 /// of the logarithms may be absent.
 C10_EXPORT std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
@@ -51,5 +67,11 @@ C10_EXPORT std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
     const std::optional<at::Tensor>& mask, const at::Tensor& output, const at::Tensor& logsumexp,
     const AttentionOptions& options = {});
+
+C10_EXPORT std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_varlen_backward(
+    const at::Tensor& grad_output, const std::optional<at::Tensor>& grad_logsumexp,
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& query_starts, const at::Tensor& key_starts, const at::Tensor& output,
+    const at::Tensor& logsumexp, const AttentionOptions& options = {});
 
 }  // namespace scramjet::ops

@@ -1,6 +1,6 @@
 #include "ops/attention/attention_arguments.h"
 
-#include <array>
+#include <algorithm>
 
 namespace scramjet::ops {
 namespace {
@@ -45,6 +45,27 @@ void check_mask(const AttentionArguments& call) {
   TORCH_CHECK_VALUE(fits, call.op, ": argument 'mask' has shape ", call.mask.sym_sizes(),
                     "; expected what broadcasts to [batch, heads, queries, keys], ",
                     c10::SymIntArrayRef(wanted));
+}
+
+void check_starts(const AttentionArguments& call, const char* argument, const at::Tensor& starts) {
+  TORCH_CHECK_TYPE(starts.scalar_type() == at::kLong || starts.scalar_type() == at::kInt, call.op,
+                   ": argument '", argument, "' has dtype ", starts.scalar_type(),
+                   "; expected Int or Long");
+  TORCH_CHECK_VALUE(starts.dim() == 1 && starts.sym_size(0) > 0, call.op, ": argument '", argument,
+                    "' has shape ", starts.sym_sizes(), "; expected [sequences + 1]");
+  TORCH_CHECK_VALUE(starts.device() == call.query.device(), call.op, ": argument '", argument,
+                    "' is on ", starts.device(), "; expected the device of 'query', ",
+                    call.query.device());
+}
+
+void check_start_values(const AttentionArguments& call, const char* argument,
+                        const at::Tensor& starts, int64_t tokens) {
+  const at::Tensor values = starts.to(at::kLong).contiguous();
+  const auto* data = values.const_data_ptr<int64_t>();
+  const int64_t last = values.numel() - 1;
+  const bool fits = data[0] == 0 && data[last] == tokens && std::is_sorted(data, data + last + 1);
+  TORCH_CHECK_VALUE(fits, call.op, ": argument '", argument, "' goes from ", data[0], " to ",
+                    data[last], "; expected numbers that never fall, from 0 to ", tokens);
 }
 
 void check_window(const AttentionArguments& call, const char* argument,
@@ -99,6 +120,28 @@ void check_attention(const AttentionArguments& call) {
   check_window(call, "window_left", call.options.window_left);
   check_window(call, "window_right", call.options.window_right);
   if (call.mask.defined()) check_mask(call);
+  if (!call.is_varlen()) return;
+  check_starts(call, "query_starts", *call.query_starts);
+  check_starts(call, "key_starts", *call.key_starts);
+  TORCH_CHECK_VALUE(call.query_starts->sym_size(0) == call.key_starts->sym_size(0), call.op,
+                    ": argument 'key_starts' has shape ", call.key_starts->sym_sizes(),
+                    "; expected that of 'query_starts', ", call.query_starts->sym_sizes());
+}
+
+void check_attention_starts(const AttentionArguments& call) {
+  if (!call.is_varlen()) return;
+  check_start_values(call, "query_starts", *call.query_starts, call.query.size(2));
+  check_start_values(call, "key_starts", *call.key_starts, call.key.size(2));
+}
+
+c10::SymDimVector attention_strides(const AttentionArguments& call, c10::SymIntArrayRef sizes) {
+  const c10::SymInt& columns = sizes[3];
+  if (!call.is_varlen()) {
+    const c10::SymInt head = sizes[2] * columns;
+    return {sizes[1] * head, head, columns, 1};
+  }
+  const c10::SymInt token = sizes[1] * columns;
+  return {sizes[2] * token, columns, token, 1};
 }
 
 void check_attention_backward(const AttentionArguments& call, const AttentionResults& results) {

@@ -22,6 +22,11 @@ struct AttentionArguments {
   const at::Tensor& value;
   const at::Tensor& mask;
   AttentionOptions options;
+  // Of attention_varlen, whose operands are views with a batch of 1.
+  std::optional<at::Tensor> query_starts = std::nullopt;
+  std::optional<at::Tensor> key_starts = std::nullopt;
+
+  bool is_varlen() const { return query_starts.has_value(); }
 
   /// The type that query's dtype computes in.
   at::ScalarType compute_dtype() const {
@@ -68,9 +73,16 @@ inline const at::Tensor& no_attention_mask() {
   return none;
 }
 
-/// Errors of arguments that do not fit; for sizes that are symbols too.
+/// Errors of arguments that do not fit; for sizes that are symbols too. What the starts of
+/// attention_varlen are is not looked at.
 void check_attention(const AttentionArguments& call);
 void check_attention_backward(const AttentionArguments& call, const AttentionResults& results);
+
+/// ValueError unless the starts, on cpu, divide queries and keys into sequences.
+void check_attention_starts(const AttentionArguments& call);
+
+/// Those of a result of these sizes: dense, but for attention_varlen token by token.
+c10::SymDimVector attention_strides(const AttentionArguments& call, c10::SymIntArrayRef sizes);
 
 /// [batch, heads, queries, last].
 c10::SymDimVector attention_output_sizes(const AttentionArguments& call);

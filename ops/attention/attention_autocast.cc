@@ -22,7 +22,8 @@ AttentionOutputs attention_autocast(const AttentionArguments& call) {
   // A float mask serves half and bfloat16 as it is.
   const bool is_kept = !call.mask.defined() || call.mask.scalar_type() == at::kFloat;
   const at::Tensor mask = is_kept ? call.mask : cast(call.mask);
-  return call_attention({call.op, query, key, value, mask, call.options});
+  return call_attention(
+      {call.op, query, key, value, mask, call.options, call.query_starts, call.key_starts});
 }
 
 /// The backward's arguments are what the forward had already cast.

@@ -43,8 +43,9 @@ struct AttentionFunction : Function<AttentionFunction> {
                                const AttentionArguments& call) {
     const AttentionOutputs outputs = fused(call);
     ctx->set_materialize_grads(false);
-    ctx->save_for_backward(
-        {call.query, call.key, call.value, call.mask, outputs.output, outputs.logsumexp});
+    ctx->save_for_backward({call.query, call.key, call.value, call.mask, outputs.output,
+                            outputs.logsumexp, call.query_starts.value_or(at::Tensor()),
+                            call.key_starts.value_or(at::Tensor())});
     ctx->saved_data["scale"] = call.options.scale;
     ctx->saved_data["causal"] = call.options.causal;
     ctx->saved_data["window_left"] = call.options.window_left;
@@ -61,9 +62,10 @@ struct AttentionFunction : Function<AttentionFunction> {
                                    ctx->saved_data["window_right"].toOptional<int64_t>()};
     const at::Tensor& output = saved[4];
     const at::Tensor grad_output = grads[0].defined() ? grads[0] : at::zeros_like(output);
-    const AttentionGradientOutputs gradients = attention_backward_autograd(
-        {"scramjet::attention_backward", saved[0], saved[1], saved[2], saved[3], options},
-        {grad_output, grads[1], output, saved[5]});
+    const AttentionGradientOutputs gradients =
+        attention_backward_autograd({"scramjet::attention_backward", saved[0], saved[1], saved[2],
+                                     saved[3], options, present(saved[6]), present(saved[7])},
+                                    {grad_output, grads[1], output, saved[5]});
     const auto wanted = [&](size_t edge, const at::Tensor& gradient) {
       return ctx->needs_input_grad(edge) ? gradient : at::Tensor();
     };

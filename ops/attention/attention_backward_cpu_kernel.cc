@@ -43,6 +43,7 @@ class Backward {
     const KeyRange keys{first, std::min(first + kKeyRows, problem_.keys)};
     load_keys(batch, key_head, keys);
     for (int64_t i = 0; i < block_.block_count(); ++i) {
+      if (!block_.sees(i, keys)) continue;
       block_.move_to(batch, key_head, i);
       const KeyRange made = block_.visible_in_tile(first);
       if (made.begin < made.end) add_block(first, made, grad_queries);

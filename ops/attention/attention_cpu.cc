@@ -2,7 +2,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/strides.h>
+#include <c10/core/SymIntArrayRef.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -33,7 +33,9 @@ class Workspace {
 };
 
 at::Tensor empty_output(const AttentionArguments& call, at::IntArrayRef sizes) {
-  return runtime::allocate_output(sizes, c10::contiguous_strides(sizes), call.query.scalar_type());
+  const c10::SymDimVector strides = attention_strides(call, c10::fromIntArrayRefSlow(sizes));
+  return runtime::allocate_output(sizes, C10_AS_INTARRAYREF_SLOW(strides),
+                                  call.query.scalar_type());
 }
 
 /// Few queries: the keys of a head are split where there are not heads enough for the threads.
@@ -75,6 +77,7 @@ void forward(const AttentionArguments& call, const AttentionProblem& problem) {
 
 AttentionOutputs attention_cpu(const AttentionArguments& call) {
   check_attention(call);
+  check_attention_starts(call);
   const at::IntArrayRef sizes = call.query.sizes();
   AttentionOutputs outputs{
       empty_output(call, {sizes[0], sizes[1], sizes[2], call.value.size(3)}),
@@ -89,6 +92,7 @@ AttentionGradientOutputs attention_backward_cpu(const AttentionArguments& call,
                                                 const AttentionResults& results) {
   static const auto kernels_of = SCRAMJET_FOR_THIS_CPU(attention_backward_kernels);
   check_attention_backward(call, results);
+  check_attention_starts(call);
   AttentionGradientOutputs gradients{empty_output(call, call.query.sizes()),
                                      empty_output(call, call.key.sizes()),
                                      empty_output(call, call.value.sizes())};

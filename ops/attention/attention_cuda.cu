@@ -131,12 +131,30 @@ struct KeyRange {
   int64_t end;
 };
 
+/// The last sequence that starts at or before query `i`.
+__device__ int64_t sequence_of(const AttentionProblem& problem, int64_t i) {
+  int64_t first = 0;
+  int64_t end = problem.sequences;
+  while (end - first > 1) {
+    const int64_t middle = (first + end) / 2;
+    (problem.query_starts[middle] <= i ? first : end) = middle;
+  }
+  return first;
+}
+
 /// What query `i` sees.
 __device__ KeyRange visible_keys(const AttentionProblem& problem, int64_t i) {
-  const int64_t diagonal = i + problem.keys - problem.queries;
+  KeyRange own{0, problem.keys};
+  int64_t last = problem.queries;
+  if (problem.sequences > 0) {
+    const int64_t sequence = sequence_of(problem, i);
+    own = {problem.key_starts[sequence], problem.key_starts[sequence + 1]};
+    last = problem.query_starts[sequence + 1];
+  }
+  const int64_t diagonal = i + own.end - last;
   const int64_t begin = diagonal - problem.left;
   const int64_t end = diagonal + problem.right + 1;
-  return {begin < 0 ? 0 : begin, end < problem.keys ? end : problem.keys};
+  return {begin < own.begin ? own.begin : begin, end < own.end ? end : own.end};
 }
 
 /// A score from the product of a query and a key: scaled and masked.

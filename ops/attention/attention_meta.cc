@@ -1,4 +1,5 @@
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
 #include "ops/attention/attention_arguments.h"
@@ -7,9 +8,13 @@
 namespace scramjet::ops {
 namespace {
 
+at::Tensor empty_output(const AttentionArguments& call, c10::SymIntArrayRef sizes) {
+  return at::empty_strided_symint(sizes, attention_strides(call, sizes), call.query.options());
+}
+
 AttentionOutputs attention_meta(const AttentionArguments& call) {
   check_attention(call);
-  return {at::empty_symint(attention_output_sizes(call), call.query.options()),
+  return {empty_output(call, attention_output_sizes(call)),
           at::empty_symint(attention_logsumexp_sizes(call),
                            call.query.options().dtype(call.compute_dtype()))};
 }
@@ -17,10 +22,8 @@ AttentionOutputs attention_meta(const AttentionArguments& call) {
 AttentionGradientOutputs attention_backward_meta(const AttentionArguments& call,
                                                  const AttentionResults& results) {
   check_attention_backward(call, results);
-  const auto empty = [](const at::Tensor& x) {
-    return at::empty_symint(x.sym_sizes(), x.options());
-  };
-  return {empty(call.query), empty(call.key), empty(call.value)};
+  return {empty_output(call, call.query.sym_sizes()), empty_output(call, call.key.sym_sizes()),
+          empty_output(call, call.value.sym_sizes())};
 }
 
 }  // namespace

@@ -42,6 +42,13 @@ AttentionOperands::AttentionOperands(const AttentionArguments& call,
   problem_.output = attention_operand(outputs.output);
   problem_.logsumexp =
       const_cast<char*>(static_cast<const char*>(outputs.logsumexp.const_data_ptr()));
+  if (call.is_varlen()) {
+    query_starts_ = call.query_starts->to(at::kLong).contiguous();
+    key_starts_ = call.key_starts->to(at::kLong).contiguous();
+    problem_.sequences = query_starts_.numel() - 1;
+    problem_.query_starts = query_starts_.const_data_ptr<int64_t>();
+    problem_.key_starts = key_starts_.const_data_ptr<int64_t>();
+  }
   if (call.mask.defined()) {
     mask_ = call.mask.expand({problem_.batch, problem_.heads, problem_.queries, problem_.keys});
     problem_.mask = {kind_of(call),   static_cast<const char*>(mask_.const_data_ptr()),

@@ -24,6 +24,8 @@ class AttentionOperands {
   at::Tensor key_;
   at::Tensor value_;
   at::Tensor mask_;
+  at::Tensor query_starts_;
+  at::Tensor key_starts_;
   AttentionProblem problem_;
 };
 

@@ -38,6 +38,11 @@ struct AttentionProblem {
   // Query i sees the keys from i + keys - queries - left to i + keys - queries + right.
   int64_t left = 0;
   int64_t right = 0;
+  // Where queries and keys are those of several sequences one after the other: the first of each,
+  // and their end. A query sees keys of its own sequence, and the last one stands at its last key.
+  int64_t sequences = 0;
+  const int64_t* query_starts = nullptr;  // [sequences + 1]
+  const int64_t* key_starts = nullptr;
   AttentionOperand query;
   AttentionOperand key;
   AttentionOperand value;

@@ -81,6 +81,14 @@ class QueryBlock {
 
   int64_t block_count() const { return rows_.block_count(); }
 
+  /// Whether any query of the block sees any of these keys.
+  bool sees(int64_t block, KeyRange keys) const {
+    const auto [first, last] = rows_.queries(block);
+    // A query sees no key before those that the one before it sees.
+    return visible_keys(problem_, first).begin < keys.end &&
+           visible_keys(problem_, last).end > keys.begin;
+  }
+
   void move_to(int64_t batch, int64_t key_head, int64_t block) {
     batch_ = batch;
     row_count_ = rows_.row_count(block);

@@ -18,6 +18,7 @@ at::Tensor with_batch(at::Tensor mask, const c10::SymInt& batch) {
 
 /// The samples are more of the batch.
 AttentionOutputs attention_vmap(const AttentionArguments& call) {
+  if (call.is_varlen()) return aten_attention(call);
   std::vector<at::Tensor> tensors = {call.query, call.key, call.value};
   if (call.mask.defined()) tensors.push_back(call.mask);
   const BatchedCall samples(tensors);

@@ -145,6 +145,29 @@ class OperatorContract(unittest.TestCase):
                 arguments = (torch.randn_like(output), None, *(x.detach() for x in inputs), None)
                 torch.library.opcheck(ops.attention_backward, (*arguments, output, logs))
 
+    def test_sequences(self):
+        tokens = [x.transpose(1, 2).flatten(0, 1).contiguous() for x in operands(7, 7)]
+        starts = torch.tensor([0, 5, 5, 14])
+
+        def f(q, k, v):
+            return functional.attention_varlen(q, k, v, starts, starts, causal=True)
+
+        leaves = [x.requires_grad_() for x in tokens]
+        self.assertTrue(torch.autograd.gradcheck(f, leaves, check_forward_ad=True))
+        self.assertTrue(torch.autograd.gradgradcheck(f, leaves))
+        torch.library.opcheck(ops.attention_varlen, (*leaves, starts, starts), {"causal": True})
+        plain = [x.detach() for x in leaves]
+        output, logs = ops.attention_varlen(*plain, starts, starts)
+        torch.library.opcheck(
+            ops.attention_varlen_backward,
+            (torch.randn_like(output), None, *plain, starts, starts, output, logs),
+        )
+        torch._dynamo.reset()
+        compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(*leaves), f(*leaves))
+        each = torch.vmap(f)(*(torch.stack((x, x * 2)) for x in plain))
+        torch.testing.assert_close(each[1], f(*(x * 2 for x in plain)))
+
     def test_compile(self):
         def f(q, k, v):
             return functional.attention(q * 2, k, v, causal=True) + 1

@@ -13,6 +13,7 @@ __all__ = [
     "add_layer_norm",
     "add_rms_norm",
     "attention",
+    "attention_varlen",
     "gelu_mul",
     "layer_norm",
     "rms_norm",
@@ -24,6 +25,7 @@ __all__ = [
 _add_layer_norm = torch.ops.scramjet.add_layer_norm.default
 _add_rms_norm = torch.ops.scramjet.add_rms_norm.default
 _attention = torch.ops.scramjet.attention.default
+_attention_varlen = torch.ops.scramjet.attention_varlen.default
 _gelu_mul = torch.ops.scramjet.gelu_mul.default
 _layer_norm = torch.ops.scramjet.layer_norm.default
 _rms_norm = torch.ops.scramjet.rms_norm.default
@@ -203,5 +205,51 @@ def attention(
     left, right = window
     output, logsumexp = _attention(
         query, key, value, mask, scale=scale, causal=causal, window_left=left, window_right=right
+    )
+    return (output, logsumexp) if return_logsumexp else output
+
+
+def attention_varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    *,
+    scale: Optional[float] = None,
+    causal: bool = False,
+    window: tuple[Optional[int], Optional[int]] = (None, None),
+    return_logsumexp: bool = False,
+) -> Union[Tensor, tuple[Tensor, Tensor]]:
+    """`attention` within each of several sequences of any lengths, without padding.
+
+    Args:
+        query: [queries, heads, dim], the rows of all sequences one after the other.
+        key: [keys, key_heads, dim].
+        value: [keys, key_heads, value_dim].
+        query_starts: [sequences + 1], int32 or int64 on query's device: the first row of each
+            sequence, and the number of all rows.
+        key_starts: the same for keys and values.
+        scale: as for `attention`; so are the others.
+
+    Returns:
+        [queries, heads, value_dim]; with return_logsumexp also [heads, queries].
+
+    Raises:
+        TypeError: another dtype, or two different ones.
+        ValueError: a shape or device that does not fit, or starts that fall or end elsewhere (not
+            checked on CUDA).
+    """
+    left, right = window
+    output, logsumexp = _attention_varlen(
+        query,
+        key,
+        value,
+        query_starts,
+        key_starts,
+        scale=scale,
+        causal=causal,
+        window_left=left,
+        window_right=right,
     )
     return (output, logsumexp) if return_logsumexp else output
