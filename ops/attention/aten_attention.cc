@@ -14,7 +14,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 /// Each head of keys or values for all heads of queries that it serves, in the type that is
 /// computed in: [batch, heads, keys, last].
 at::Tensor for_all_heads(const AttentionArguments& call, const at::Tensor& x) {
-  const at::Tensor wide = x.to(call.compute_dtype());
+  at::Tensor wide = x.to(call.compute_dtype());
   const c10::SymInt heads = call.query.sym_size(1);
   if (heads == x.sym_size(1)) return wide;
   return wide.repeat_interleave_symint(heads / x.sym_size(1), 1);
