@@ -59,9 +59,11 @@ NormGradients norm_backward_cuda(const NormArguments& call, const at::Tensor& gr
     rows.grad_bias = data_or_none(bias_sums);
     at::Tensor moments;
     if (weight_sums.defined() || bias_sums.defined()) {
-      moments = at::empty({2, operands.row_count()}, wide);
-      room.mean = data_or_none(moments);
-      room.rstd = room.mean + operands.row_count() * moments.element_size();
+      moments = at::empty({3, operands.row_count()}, wide);
+      const int64_t bytes = operands.row_count() * static_cast<int64_t>(moments.element_size());
+      room.center = data_or_none(moments);
+      room.rstd = room.center + bytes;
+      room.shift = room.rstd + bytes;
     }
     launch_norm_backward(launch_of(call, operands.row_count()), rows, room);
     C10_CUDA_KERNEL_LAUNCH_CHECK();

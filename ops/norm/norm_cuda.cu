@@ -14,7 +14,8 @@ __device__ T* row_of(const Rows& rows, int64_t row) {
   return rows.data == nullptr ? nullptr : reinterpret_cast<T*>(rows.data) + row * rows.stride;
 }
 
-__device__ float inverse_root(float x) { return ::rsqrtf(x); }
+// Rounded once: an error of rsqrtf, of two units, would be that of a whole row.
+__device__ float inverse_root(float x) { return ::__frsqrt_rn(x); }
 __device__ double inverse_root(double x) { return ::rsqrt(x); }
 
 /// The sums over the threads of a row, in each of them: a warp's if blockDim.x is kWarp, else the
@@ -87,10 +88,31 @@ __device__ Number row_mean(const T* x, int64_t columns) {
   return sum[0] / static_cast<Number>(columns);
 }
 
-template <typename Number>
-__device__ Number variance_of(Number sum, Number squares, Number columns) {
-  const Number variance = (squares - sum * sum / columns) / columns;
-  return variance < 0 ? Number(0) : variance;
+/// What a row's normalized elements are made of, as in norm_moments.h: (x - center) * rstd + shift.
+template <typename Number, bool kCentered>
+struct Moments {
+  Number center;
+  Number rstd;
+  Number shift;
+
+  __device__ Number normalized(Number x) const {
+    if constexpr (kCentered) return (x - center) * rstd + shift;
+    return x * rstd;
+  }
+};
+
+/// From the sums of x - center and of its square: the corrected two-pass algorithm (Chan, Golub,
+/// LeVeque 1983, equation 1.7).
+template <bool kCentered, typename Number>
+__device__ Moments<Number, kCentered> moments_of(Number center, Number sum, Number squares,
+                                                 Number columns, double eps) {
+  Number variance = squares / columns;
+  if constexpr (kCentered) {
+    variance = (squares - sum * sum / columns) / columns;
+    if (variance < 0) variance = 0;  // NaN stays.
+  }
+  const Number rstd = inverse_root(variance + static_cast<Number>(eps));
+  return {center, rstd, kCentered ? -sum / columns * rstd : Number(0)};
 }
 
 template <typename T, typename Parameter, bool kCentered, int kPack>
@@ -114,26 +136,21 @@ __global__ void __launch_bounds__(kMaxThreads) norm_kernel(int64_t rows, NormRow
       });
       x = sum;  // A thread reads what it has written itself.
     }
-    Number mean = 0;
-    if constexpr (kCentered) mean = row_mean<Number, kPack>(x, columns);
+    Number center = 0;
+    if constexpr (kCentered) center = row_mean<Number, kPack>(x, columns);
     Number sums[2] = {};
     for_own_packs<kPack>(columns, [&](int64_t i) {
       Number value[kPack];
       load(x, i, value);
       for (int lane = 0; lane < kPack; ++lane) {
-        const Number offset = value[lane] - mean;
+        const Number offset = value[lane] - center;
         sums[0] += offset;
         sums[1] += offset * offset;
       }
     });
     sum_over_row(sums);
-    const auto count = static_cast<Number>(columns);
-    Number variance = sums[1] / count;
-    if constexpr (kCentered) {
-      variance = variance_of(sums[0], sums[1], count);
-      mean += sums[0] / count;
-    }
-    const Number rstd = inverse_root(variance + static_cast<Number>(operands.eps));
+    const auto moments =
+        moments_of<kCentered>(center, sums[0], sums[1], static_cast<Number>(columns), operands.eps);
     T* y = row_of<T>(operands.output, row);
     for_own_packs<kPack>(columns, [&](int64_t i) {
       Number value[kPack];
@@ -143,7 +160,7 @@ __global__ void __launch_bounds__(kMaxThreads) norm_kernel(int64_t rows, NormRow
       if (weight != nullptr) load(weight, i, factor);
       if (bias != nullptr) load(bias, i, term);
       for (int lane = 0; lane < kPack; ++lane) {
-        value[lane] = (value[lane] - mean) * rstd;
+        value[lane] = moments.normalized(value[lane]);
         if (weight != nullptr) value[lane] *= factor[lane];
         if (bias != nullptr) value[lane] += term[lane];
       }
@@ -170,16 +187,16 @@ __global__ void __launch_bounds__(kMaxThreads)
       load(weight, i, factor);
       for (int lane = 0; lane < kPack; ++lane) slope[lane] *= factor[lane];
     };
-    Number mean = 0;
-    if constexpr (kCentered) mean = row_mean<Number, kPack>(x, columns);
-    Number sums[4] = {};  // Of x - mean, its square, the slopes, and slope times x - mean.
+    Number center = 0;
+    if constexpr (kCentered) center = row_mean<Number, kPack>(x, columns);
+    Number sums[4] = {};  // Of x - center, its square, the slopes, and slope times x - center.
     for_own_packs<kPack>(columns, [&](int64_t i) {
       Number value[kPack];
       Number slope[kPack];
       load(x, i, value);
       load_slope(i, slope);
       for (int lane = 0; lane < kPack; ++lane) {
-        const Number offset = value[lane] - mean;
+        const Number offset = value[lane] - center;
         sums[0] += offset;
         sums[1] += offset * offset;
         sums[2] += slope[lane];
@@ -188,21 +205,19 @@ __global__ void __launch_bounds__(kMaxThreads)
     });
     sum_over_row(sums);
     const auto count = static_cast<Number>(columns);
-    Number variance = sums[1] / count;
+    const auto moments = moments_of<kCentered>(center, sums[0], sums[1], count, operands.eps);
+    // The means of slope times the normalized x, and of the slope.
     Number product = sums[3];
-    Number shift = 0;
+    Number mean_slope = 0;
     if constexpr (kCentered) {
-      const Number offset = sums[0] / count;
-      variance = variance_of(sums[0], sums[1], count);
-      product -= offset * sums[2];
-      shift = sums[2] / count;
-      mean += offset;
+      product -= sums[0] / count * sums[2];
+      mean_slope = sums[2] / count;
     }
-    const Number rstd = inverse_root(variance + static_cast<Number>(operands.eps));
-    const Number projection = product / count * rstd * rstd;
-    if (room.mean != nullptr && threadIdx.x == 0) {
-      reinterpret_cast<Number*>(room.mean)[row] = mean;
-      reinterpret_cast<Number*>(room.rstd)[row] = rstd;
+    const Number mean_product = product / count * moments.rstd;
+    if (room.center != nullptr && threadIdx.x == 0) {
+      reinterpret_cast<Number*>(room.center)[row] = moments.center;
+      reinterpret_cast<Number*>(room.rstd)[row] = moments.rstd;
+      reinterpret_cast<Number*>(room.shift)[row] = moments.shift;
     }
     for_own_packs<kPack>(columns, [&](int64_t i) {
       Number value[kPack];
@@ -212,7 +227,8 @@ __global__ void __launch_bounds__(kMaxThreads)
       load_slope(i, slope);
       if (grad_sum != nullptr) load(grad_sum, i, added);
       for (int lane = 0; lane < kPack; ++lane) {
-        slope[lane] = (slope[lane] - shift - (value[lane] - mean) * projection) * rstd;
+        const Number normalized = moments.normalized(value[lane]);
+        slope[lane] = (slope[lane] - mean_slope - normalized * mean_product) * moments.rstd;
         if (grad_sum != nullptr) slope[lane] += added[lane];
       }
       store(slope, grad_input, i);
@@ -231,8 +247,9 @@ __global__ void __launch_bounds__(kTileColumns* kTileRows)
   __shared__ Number weight_sums[kTileRows][kTileColumns];
   __shared__ Number bias_sums[kTileRows][kTileColumns];
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kTileColumns + threadIdx.x;
-  const auto* means = reinterpret_cast<const Number*>(room.mean);
+  const auto* centers = reinterpret_cast<const Number*>(room.center);
   const auto* rstds = reinterpret_cast<const Number*>(room.rstd);
+  const auto* shifts = reinterpret_cast<const Number*>(room.shift);
   const int64_t begin = rows * blockIdx.y / room.splits;
   const int64_t end = rows * (blockIdx.y + 1) / room.splits;
   Number weight_sum = 0;
@@ -241,7 +258,7 @@ __global__ void __launch_bounds__(kTileColumns* kTileRows)
     for (int64_t row = begin + threadIdx.y; row < end; row += kTileRows) {
       const auto grad = static_cast<Number>(row_of<const T>(operands.grad_output, row)[column]);
       const auto x = static_cast<Number>(row_of<const T>(operands.input, row)[column]);
-      weight_sum += grad * ((x - means[row]) * rstds[row]);
+      weight_sum += grad * ((x - centers[row]) * rstds[row] + shifts[row]);
       bias_sum += grad;
     }
   }

@@ -21,8 +21,10 @@ void launch_norm(const NormLaunch& launch, const NormRows& operands);
 
 /// Room for what the gradients of the parameters need, in the type that the dtype computes in.
 struct NormBackwardRoom {
-  char* mean = nullptr;  // [rows]
-  char* rstd = nullptr;  // [rows]
+  // Those of Moments (norm_moments.h), [rows] each.
+  char* center = nullptr;
+  char* rstd = nullptr;
+  char* shift = nullptr;
   /// grad_weight and grad_bias are [splits, columns]: sums over a part of the rows each.
   int64_t splits = 1;
 };

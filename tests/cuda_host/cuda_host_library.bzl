@@ -37,7 +37,7 @@ def _host_sources_impl(ctx):
     headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
     sources = [_rewritten(ctx, source, ".cc") for source in ctx.files.srcs]
     included = [
-        _rewritten(ctx, header, "")
+        _rewritten(ctx, header, ".h")
         for header in headers.to_list()
         if header.extension == "cuh" and not header.short_path.startswith("../")  # The toolkit's.
     ]
@@ -80,6 +80,8 @@ def cuda_host_library(name, srcs, deps = [], **kwargs):
         copts = [
             "-include",
             "tests/cuda_host/device_language.h",
+            # nvcc rounds a * b + c once, and g++ does where the CPU can.
+            "-mfma",
             # access_checks.cc answers.
             "-fsanitize=alignment,bounds,null",
             "-fno-sanitize-recover=all",

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ucontext.h>
-
 #include <cstddef>
 #include <functional>
 
@@ -11,6 +9,9 @@ namespace scramjet::cuda_host {
 ///
 ///     Fiber main, other([&] { other.switch_to(main); });
 ///     main.switch_to(other);
+///
+/// A switch is a few instructions; that of <ucontext.h> makes a system call, and kernels switch
+/// millions of times.
 class Fiber {
  public:
   /// The caller's own, on the caller's stack.
@@ -29,8 +30,8 @@ class Fiber {
   void arrive();
 
   std::function<void()> body_;
-  ucontext_t context_ = {};
-  void* memory_ = nullptr;
+  char* memory_ = nullptr;
+  void* stack_pointer_ = nullptr;
   // Where the stack lies, and what else AddressSanitizer keeps of a fiber that stopped.
   const void* stack_ = nullptr;
   size_t stack_bytes_ = 0;

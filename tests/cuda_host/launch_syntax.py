@@ -3,7 +3,7 @@
     kernel<T, 4><<<grid, block, 0, stream>>>(x);   ::scramjet::cuda_host::launch(kernel<T, 4>, grid, block, 0, stream)(x);
     __shared__ float sums[4][32];                  auto& sums = ::scramjet::cuda_host::shared<float[4][32]>([] {});
     extern __shared__ float room[];                auto* const room = ::scramjet::cuda_host::dynamic_shared<float>();
-    #include "ops/elementwise_kernel.cuh"          #include "FOLDER/ops/elementwise_kernel.cuh"
+    #include "ops/elementwise_kernel.cuh"          #include "FOLDER/ops/elementwise_kernel.cuh.h"
 
 Everything else stays, and every line keeps its number: `#line` names the file as it was.
 """
@@ -162,8 +162,8 @@ def shared_variables(source):
 
 
 def includes(source, folder):
-    for match in re.finditer(r'^([ \t]*#[ \t]*include[ \t]*")([^"\n]*\.cuh")', source, re.MULTILINE):
-        yield match.start(2), match.start(2), folder + "/"
+    for match in re.finditer(r'^([ \t]*#[ \t]*include[ \t]*")([^"\n]*\.cuh)"', source, re.MULTILINE):
+        yield match.start(2), match.end(2), f"{folder}/{match[2]}.h"
 
 
 def rewrite(source, path, folder):

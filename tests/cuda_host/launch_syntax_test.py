@@ -95,7 +95,7 @@ class SharedTest(unittest.TestCase):
 
 class IncludeTest(unittest.TestCase):
     def test_cuda_headers_are_those_of_the_folder(self):
-        self.assertEqual(rewritten('#include "ops/a.cuh"\n'), '#include "folder/ops/a.cuh"\n')
+        self.assertEqual(rewritten('#include "ops/a.cuh"\n'), '#include "folder/ops/a.cuh.h"\n')
         for source in ('#include "ops/a.h"\n', "#include <cuda_runtime.h>\n"):
             self.assertEqual(rewritten(source), source)
 

@@ -103,6 +103,19 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
       copts: further flags for nvcc
       **kwargs: passed to cc_library
     """
+
+    # For tests/cuda_host/cuda_host_library.bzl, which has g++ compile the same sources.
+    native.filegroup(
+        name = name + "_sources",
+        srcs = srcs,
+        visibility = ["//tests/cuda_host:__pkg__"],
+    )
+    native.cc_library(
+        name = name + "_headers",
+        hdrs = hdrs,
+        visibility = ["//tests/cuda_host:__pkg__"],
+        deps = deps,
+    )
     if not CUDA_IS_BUILT:
         native.cc_library(name = name, hdrs = hdrs, deps = deps, **kwargs)
         return
