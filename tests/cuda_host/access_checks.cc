@@ -37,23 +37,29 @@ std::string text(const SourceLocation& place) {
   return std::string(place.file) + ':' + std::to_string(place.line);
 }
 
+std::string message(const TypeMismatchData& data, uintptr_t pointer) {
+  const char* const what = pointer == 0 ? "a null pointer to " : "a misaligned pointer to ";
+  return what + (data.type->name + (" is used at " + text(data.place)));
+}
+
+std::string message(const OutOfBoundsData& data, uintptr_t index) {
+  return "index " + std::to_string(static_cast<intptr_t>(index)) + " lies outside " +
+         data.array->name + " at " + text(data.place);
+}
+
 }  // namespace
 }  // namespace scramjet::cuda_host
-
-using scramjet::cuda_host::give_up;
 
 extern "C" {
 
 void __ubsan_handle_type_mismatch_v1_abort(scramjet::cuda_host::TypeMismatchData* data,
                                            uintptr_t pointer) {
-  const std::string what = pointer == 0 ? "a null pointer" : "a misaligned pointer";
-  give_up(what + " to " + data->type->name + " is used at " + text(data->place));
+  scramjet::cuda_host::give_up(message(*data, pointer));
 }
 
 void __ubsan_handle_out_of_bounds_abort(scramjet::cuda_host::OutOfBoundsData* data,
                                         uintptr_t index) {
-  give_up("index " + std::to_string(static_cast<intptr_t>(index)) + " lies outside " +
-          data->array->name + " at " + text(data->place));
+  scramjet::cuda_host::give_up(message(*data, index));
 }
 
 }  // extern "C"

@@ -147,8 +147,9 @@ class Grid {
     return shared_memory(kDynamic, shape_.dynamic_shared_bytes);
   }
 
-  [[noreturn]] void give_up(const std::string& message) {
+  [[noreturn]] void give_up(std::string message) {
     failure_ = std::make_exception_ptr(ExecutionError("cuda_host: " + message));
+    std::string().swap(message);  // Nothing else frees what a fiber holds that is never resumed.
     leave();
   }
 
@@ -360,8 +361,11 @@ int new_shared_variable() {
   return count++;
 }
 
-void give_up(const std::string& message) {
-  if (running != nullptr) running->give_up(message + running->who());
+void give_up(std::string message) {
+  if (running != nullptr) {
+    message += running->who();
+    running->give_up(std::move(message));
+  }
   std::fprintf(stderr, "cuda_host: %s\n", message.c_str());
   std::abort();
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <source_location>
 #include <stdexcept>
+#include <string>
 
 /// Runs the threads of a CUDA grid on the CPU: block after block, each thread of a block a fiber
 /// that goes on until it waits at a barrier or for the lanes of its warp. Nothing runs at the same
@@ -67,6 +68,6 @@ int new_shared_variable();
 
 /// Gives up the grid that runs: run_grid throws ExecutionError(message). Ends the program where
 /// none runs.
-[[noreturn]] void give_up(const std::string& message);
+[[noreturn]] void give_up(std::string message);
 
 }  // namespace scramjet::cuda_host
