@@ -9,7 +9,16 @@ from typing import Optional, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["add_layer_norm", "add_rms_norm", "gelu_mul", "layer_norm", "rms_norm", "sigmoid", "silu_mul"]
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "gelu_mul",
+    "layer_norm",
+    "rms_norm",
+    "sigmoid",
+    "silu_mul",
+    "softmax",
+]
 
 # The overloads themselves: finding one anew from its name costs more than a small tensor's arithmetic.
 _add_layer_norm = torch.ops.scramjet.add_layer_norm.default
@@ -19,6 +28,7 @@ _layer_norm = torch.ops.scramjet.layer_norm.default
 _rms_norm = torch.ops.scramjet.rms_norm.default
 _sigmoid = torch.ops.scramjet.sigmoid.default
 _silu_mul = torch.ops.scramjet.silu_mul.default
+_softmax = torch.ops.scramjet.softmax.default
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -147,3 +157,29 @@ def add_layer_norm(
 ) -> tuple[Tensor, Tensor]:
     """(layer_norm(sum), sum) of sum = input + residual, in one pass, as `add_rms_norm`."""
     return _add_layer_norm(input, residual, normalized_shape, weight, bias, eps)
+
+
+def softmax(
+    input: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0, causal: bool = False
+) -> Tensor:
+    """softmax(input * scale + mask) over the last dimension, in one pass over memory.
+
+    The weights of an attention whose scores are at hand.
+
+    Args:
+        input: [*, queries, keys], float, double, half or bfloat16; half and bfloat16 compute in
+            float and round once. Rows that are dense need no copy.
+        mask: broadcast to input's shape, without a copy unless its last dimension is. Bool: true
+            is what takes part, as in torch.nn.functional.scaled_dot_product_attention. Of input's
+            dtype, or float where that is half or bfloat16: added to input * scale.
+        causal: query i sees the keys j <= i, as by is_causal there; beside a mask both hold.
+
+    Returns:
+        A new contiguous tensor of input's shape and dtype. A row with nothing left is NaN, as by
+        torch.softmax of -inf throughout.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: a shape or device that does not fit.
+    """
+    return _softmax(input, mask, scale=scale, causal=causal)
