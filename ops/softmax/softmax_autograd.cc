@@ -36,7 +36,7 @@ struct SoftmaxFunction : Function<SoftmaxFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& /*input*/,
                             const std::optional<at::Tensor>& /*mask*/,
                             const SoftmaxArguments& call) {
-    const at::Tensor output = fused(call);
+    at::Tensor output = fused(call);
     ctx->save_for_backward({output, call.has_bool_mask() ? call.mask : at::Tensor()});
     ctx->saved_data["scale"] = call.scale;
     ctx->saved_data["causal"] = call.causal;
