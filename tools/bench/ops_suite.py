@@ -71,10 +71,30 @@ def masked_softmax(x, hidden):
     return torch.softmax((x * 0.125).masked_fill(hidden, -math.inf), -1)
 
 
+def heads_and_tables(shape: tuple[int, ...]) -> list[torch.Tensor]:
+    """The queries of a fused projection, [batch, sequence, heads, head_dim], and the tables for them."""
+    *_, sequence, _, head_dim = shape
+    return [torch.randn(*shape[:-1], 3 * head_dim).chunk(3, -1)[0], *ours.rope_tables(sequence, head_dim)]
+
+
+def rope(x, cos, sin):
+    """As transformers' apply_rotary_pos_emb."""
+    cos, sin = (torch.cat((table, table), -1)[:, None] for table in (cos, sin))
+    a, b = x.chunk(2, -1)
+    return x * cos + torch.cat((-b, a), -1) * sin
+
+
+def interleaved_rope(x, cos, sin):
+    a, b = x[..., ::2], x[..., 1::2]
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+
+
 # Tokens by features: one token, a prompt, a batch of training.
 TOKENS = ((1, 11008), (128, 4096), (2048, 4096))
 WIDTHS = ((1, 4096), (128, 4096), (2048, 4096), (16384, 256))
 SCORES = ((16, 128, 128), (16, 512, 512), (8, 1024, 1024))
+HEADS = ((1, 1, 32, 128), (1, 512, 32, 128), (4, 1024, 12, 64))
 OPERATORS = (
     Operator("activation", "sigmoid", ours.sigmoid, torch.sigmoid, one_tensor, TOKENS),
     Operator("activation", "silu_mul", ours.silu_mul, lambda g, u: eager.silu(g) * u, two_halves, TOKENS),
@@ -146,6 +166,24 @@ OPERATORS = (
         scores_and(lambda every: every.triu(1)),
         SCORES,
         constants=1,
+    ),
+    Operator(
+        "position",
+        "rope",
+        lambda *inputs: ours.rope(*inputs, sequence_dim=-3),
+        rope,
+        heads_and_tables,
+        HEADS,
+        constants=2,
+    ),
+    Operator(
+        "position",
+        "rope_interleaved",
+        lambda *inputs: ours.rope(*inputs, sequence_dim=-3, interleaved=True),
+        interleaved_rope,
+        heads_and_tables,
+        HEADS,
+        constants=2,
     ),
 )
 
