@@ -23,7 +23,8 @@
 ///     });
 ///
 /// `count` is the number of elements from i on; it is a constant but for the end of the row. Lanes
-/// beyond it are loaded as 0 and not stored; masked() makes them 0 where a computation has not.
+/// beyond it are loaded as 0 and not stored; masked() makes them 0, or another number, where a
+/// computation has not.
 namespace scramjet::ops {
 namespace CPU_CAPABILITY {
 
@@ -123,15 +124,16 @@ void store_pair(const Pair<Compute<T>>& x, T* data, int64_t count) {
 }
 
 template <typename Number>
-C10_ALWAYS_INLINE Pair<Number> masked(const Pair<Number>& x, Whole<Number> /*count*/) {
+C10_ALWAYS_INLINE Pair<Number> masked(const Pair<Number>& x, Whole<Number> /*count*/,
+                                      Number /*beyond*/ = 0) {
   return x;
 }
 
 template <typename Number>
-Pair<Number> masked(const Pair<Number>& x, int64_t count) {
+Pair<Number> masked(const Pair<Number>& x, int64_t count, Number beyond = 0) {
   using Vec = at::vec::Vectorized<Number>;
   const auto [low, high] = split_count<Number>(count);
-  return {Vec::set(Vec(0), x.low, low), Vec::set(Vec(0), x.high, high)};
+  return {Vec::set(Vec(beyond), x.low, low), Vec::set(Vec(beyond), x.high, high)};
 }
 
 /// Calls body(i, count) for each pair of a row.

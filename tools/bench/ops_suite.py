@@ -1,5 +1,6 @@
 """./scramjet bench --suite ops: each operator against eager and inductor, in turn in one process."""
 
+import math
 import statistics
 import time
 from typing import Callable, Iterator, NamedTuple
@@ -20,6 +21,7 @@ class Operator(NamedTuple):
     eager: Callable
     inputs: Callable[[tuple[int, ...]], list[torch.Tensor]]
     shapes: tuple[tuple[int, ...], ...]
+    constants: int = 0  # so many of the last inputs need no gradient
 
 
 def one_tensor(shape: tuple[int, ...]) -> list[torch.Tensor]:
@@ -51,9 +53,48 @@ def add_layer_norm(x, residual, weight, bias):
     return eager.layer_norm(total, weight.shape, weight, bias), total
 
 
+def scores_and(mask: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[tuple[int, ...]], list[torch.Tensor]]:
+    """Attention scores, and a mask that the heads share, made of all that is true."""
+
+    def inputs(shape: tuple[int, ...]) -> list[torch.Tensor]:
+        return [torch.randn(shape), mask(torch.ones(shape[-2:], dtype=torch.bool))]
+
+    return inputs
+
+
+def but_padding(every: torch.Tensor) -> torch.Tensor:
+    every[:, every.shape[1] * 4 // 5 :] = False
+    return every
+
+
+def masked_softmax(x, hidden):
+    return torch.softmax((x * 0.125).masked_fill(hidden, -math.inf), -1)
+
+
+def heads_and_tables(shape: tuple[int, ...]) -> list[torch.Tensor]:
+    """The queries of a fused projection, [batch, sequence, heads, head_dim], and the tables for them."""
+    *_, sequence, _, head_dim = shape
+    return [torch.randn(*shape[:-1], 3 * head_dim).chunk(3, -1)[0], *ours.rope_tables(sequence, head_dim)]
+
+
+def rope(x, cos, sin):
+    """As transformers' apply_rotary_pos_emb."""
+    cos, sin = (torch.cat((table, table), -1)[:, None] for table in (cos, sin))
+    a, b = x.chunk(2, -1)
+    return x * cos + torch.cat((-b, a), -1) * sin
+
+
+def interleaved_rope(x, cos, sin):
+    a, b = x[..., ::2], x[..., 1::2]
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+
+
 # Tokens by features: one token, a prompt, a batch of training.
 TOKENS = ((1, 11008), (128, 4096), (2048, 4096))
 WIDTHS = ((1, 4096), (128, 4096), (2048, 4096), (16384, 256))
+SCORES = ((16, 128, 128), (16, 512, 512), (8, 1024, 1024))
+HEADS = ((1, 1, 32, 128), (1, 512, 32, 128), (4, 1024, 12, 64))
 OPERATORS = (
     Operator("activation", "sigmoid", ours.sigmoid, torch.sigmoid, one_tensor, TOKENS),
     Operator("activation", "silu_mul", ours.silu_mul, lambda g, u: eager.silu(g) * u, two_halves, TOKENS),
@@ -97,6 +138,52 @@ OPERATORS = (
         add_layer_norm,
         with_parameters(2, 2),
         WIDTHS,
+    ),
+    Operator("softmax", "softmax", ours.softmax, lambda x: torch.softmax(x, -1), one_tensor, SCORES),
+    Operator(
+        "softmax",
+        "softmax_bool_mask",
+        lambda x, mask: ours.softmax(x, mask, scale=0.125),
+        lambda x, mask: masked_softmax(x, ~mask),
+        scores_and(but_padding),
+        SCORES,
+        constants=1,
+    ),
+    Operator(
+        "softmax",
+        "softmax_added_mask",
+        lambda x, mask: ours.softmax(x, mask, scale=0.125),
+        lambda x, mask: torch.softmax(x * 0.125 + mask, -1),
+        scores_and(torch.Tensor.float),
+        SCORES,
+        constants=1,
+    ),
+    Operator(
+        "softmax",
+        "softmax_causal",
+        lambda x, hidden: ours.softmax(x, scale=0.125, causal=True),
+        masked_softmax,
+        scores_and(lambda every: every.triu(1)),
+        SCORES,
+        constants=1,
+    ),
+    Operator(
+        "position",
+        "rope",
+        lambda *inputs: ours.rope(*inputs, sequence_dim=-3),
+        rope,
+        heads_and_tables,
+        HEADS,
+        constants=2,
+    ),
+    Operator(
+        "position",
+        "rope_interleaved",
+        lambda *inputs: ours.rope(*inputs, sequence_dim=-3, interleaved=True),
+        interleaved_rope,
+        heads_and_tables,
+        HEADS,
+        constants=2,
     ),
 )
 
@@ -164,7 +251,7 @@ def in_turn(variants: dict[str, Callable[[], object]]) -> dict[str, dict]:
     return {name: {"ms_min": min(values), "ms_median": statistics.median(values)} for name, values in times.items()}
 
 
-def forward(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], object]:
+def forward(function: Callable, inputs: list[torch.Tensor], _constants: int) -> Callable[[], object]:
     def call():
         with torch.no_grad():
             return function(*inputs)
@@ -172,15 +259,21 @@ def forward(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], obje
     return call
 
 
-def training(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], object]:
-    leaves = [x.detach().requires_grad_() for x in inputs]
+def training(function: Callable, inputs: list[torch.Tensor], constants: int) -> Callable[[], object]:
+    count = len(inputs) - constants
+    leaves = [x.detach().requires_grad_() for x in inputs[:count]]
     with torch.no_grad():
         grads = [torch.randn_like(y) for y in as_tuple(function(*inputs))]
 
     def call():
-        return torch.autograd.grad(function(*leaves), leaves, grads)
+        return torch.autograd.grad(function(*leaves, *inputs[count:]), leaves, grads)
 
     return call
+
+
+def to_floating(inputs: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    """Indices and bool masks stay what they are."""
+    return [x.to(dtype) if x.is_floating_point() else x for x in inputs]
 
 
 def records(names: list[str]) -> Iterator[dict]:
@@ -193,11 +286,12 @@ def records(names: list[str]) -> Iterator[dict]:
         for shape in operator.shapes:
             for dtype in DTYPES:
                 torch.manual_seed(0)
-                inputs = [x.to(dtype) for x in operator.inputs(shape)]
-                exact = as_tuple(operator.eager(*(x.double() for x in inputs)))
+                inputs = to_floating(operator.inputs(shape), dtype)
+                exact = as_tuple(operator.eager(*to_floating(inputs, torch.double)))
                 for mode in (forward, training):
                     torch._dynamo.reset()
-                    times = in_turn({name: mode(function, inputs) for name, function in functions.items()})
+                    calls = {name: mode(function, inputs, operator.constants) for name, function in functions.items()}
+                    times = in_turn(calls)
                     for variant, measured in times.items():
                         answer = as_tuple(functions[variant](*inputs))
                         yield {

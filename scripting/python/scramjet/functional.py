@@ -17,8 +17,11 @@ __all__ = [
     "gelu_mul",
     "layer_norm",
     "rms_norm",
+    "rope",
+    "rope_tables",
     "sigmoid",
     "silu_mul",
+    "softmax",
 ]
 
 # The overloads themselves: finding one anew from its name costs more than a small tensor's arithmetic.
@@ -29,8 +32,10 @@ _attention_varlen = torch.ops.scramjet.attention_varlen.default
 _gelu_mul = torch.ops.scramjet.gelu_mul.default
 _layer_norm = torch.ops.scramjet.layer_norm.default
 _rms_norm = torch.ops.scramjet.rms_norm.default
+_rope = torch.ops.scramjet.rope.default
 _sigmoid = torch.ops.scramjet.sigmoid.default
 _silu_mul = torch.ops.scramjet.silu_mul.default
+_softmax = torch.ops.scramjet.softmax.default
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -253,3 +258,104 @@ def attention_varlen(
         window_right=right,
     )
     return (output, logsumexp) if return_logsumexp else output
+
+
+def softmax(
+    input: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0, causal: bool = False
+) -> Tensor:
+    """softmax(input * scale + mask) over the last dimension, in one pass over memory.
+
+    The weights of an attention whose scores are at hand.
+
+    Args:
+        input: [*, queries, keys], float, double, half or bfloat16; half and bfloat16 compute in
+            float and round once. Rows that are dense need no copy.
+        mask: broadcast to input's shape, without a copy unless its last dimension is. Bool: true
+            is what takes part, as in torch.nn.functional.scaled_dot_product_attention. Of input's
+            dtype, or float where that is half or bfloat16: added to input * scale.
+        causal: query i sees the keys j <= i, as by is_causal there; beside a mask both hold.
+
+    Returns:
+        A new contiguous tensor of input's shape and dtype. A row with nothing left is NaN, as by
+        torch.softmax of -inf throughout.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: a shape or device that does not fit.
+    """
+    return _softmax(input, mask, scale=scale, causal=causal)
+
+
+def rope_tables(
+    max_positions: int,
+    rotary_dim: int,
+    base: float = 10000.0,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: Optional[torch.device] = None,
+) -> tuple[Tensor, Tensor]:
+    """(cos, sin) of position * base**(-2 * i / rotary_dim), the tables that `rope` takes.
+
+    Args:
+        rotary_dim: how many elements of a head are rotated, an even number.
+
+    Returns:
+        Two tensors [max_positions, rotary_dim / 2]; angles are computed in double.
+
+    Raises:
+        ValueError: rotary_dim is odd.
+    """
+    if rotary_dim % 2 != 0:
+        raise ValueError(
+            f"rope_tables: argument 'rotary_dim' is {rotary_dim}; expected an even number"
+        )
+    exponents = torch.arange(0, rotary_dim, 2, dtype=torch.float64) / max(rotary_dim, 1)
+    angles = torch.outer(torch.arange(max_positions, dtype=torch.float64), base**-exponents)
+    return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
+
+
+def rope(
+    input: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Optional[Tensor] = None,
+    *,
+    interleaved: bool = False,
+    sequence_dim: int = -2,
+    inverse: bool = False,
+) -> Tensor:
+    """Rotary position embedding in one pass over memory, for the queries and keys of an attention.
+
+    Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding": each pair
+    (a, b) becomes (a * cos - b * sin, b * cos + a * sin), with row p of the tables at position p.
+
+    Args:
+        input: [*, head_dim], float, double, half or bfloat16; half and bfloat16 compute in float
+            and round once. Heads that are dense, such as those of a part of a projection, need no
+            copy.
+        cos, sin: [max_positions, rotary_dim / 2], of input's dtype, or float where that is half or
+            bfloat16: `rope_tables`. Where rotary_dim < head_dim the rest is copied.
+        positions: [sequence], or [batch, sequence] for input's dimension 0, int or long; None is
+            0, 1, ...
+        interleaved: False rotates (x[i], x[i + rotary_dim / 2]), as GPT-NeoX and Llama do, True
+            (x[2 * i], x[2 * i + 1]), as the paper and GPT-J do.
+        sequence_dim: -2 for [batch, heads, sequence, head_dim], -3 for
+            [batch, sequence, heads, head_dim].
+        inverse: by the negated angle.
+
+    Returns:
+        A new contiguous tensor of input's shape and dtype.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: a shape or device that does not fit; on CPU, a position out of range.
+    """
+    return _rope(
+        input,
+        cos,
+        sin,
+        positions,
+        interleaved=interleaved,
+        sequence_dim=sequence_dim,
+        inverse=inverse,
+    )

@@ -1,9 +1,20 @@
 """Scramjet's operators as torch.nn modules, also in TorchScript. The functions are scramjet.functional's."""
 
+from typing import Optional
+
 import torch
 from torch import Tensor
 
-__all__ = ["AddLayerNorm", "AddRMSNorm", "GeluMul", "LayerNorm", "RMSNorm", "Sigmoid", "SiluMul"]
+__all__ = [
+    "AddLayerNorm",
+    "AddRMSNorm",
+    "GeluMul",
+    "LayerNorm",
+    "RMSNorm",
+    "Sigmoid",
+    "SiluMul",
+    "Softmax",
+]
 
 
 class Sigmoid(torch.nn.Module):
@@ -73,3 +84,18 @@ class AddLayerNorm(torch.nn.LayerNorm):
         return torch.ops.scramjet.add_layer_norm(
             input, residual, self.normalized_shape, self.weight, self.bias, self.eps
         )
+
+
+class Softmax(torch.nn.Module):
+    """softmax(scores * scale + mask) over the last dimension: `Softmax(causal=True)(scores, mask)`."""
+
+    def __init__(self, scale: float = 1.0, causal: bool = False) -> None:
+        super().__init__()
+        self.scale = scale
+        self.causal = causal
+
+    def forward(self, input: Tensor, mask: Optional[Tensor] = None) -> Tensor:
+        return torch.ops.scramjet.softmax(input, mask, scale=self.scale, causal=self.causal)
+
+    def extra_repr(self) -> str:
+        return f"scale={self.scale}, causal={self.causal}"
