@@ -47,8 +47,9 @@ C10_EXPORT at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& 
 
 /// cross_entropy(linear(input, weight, bias), target, ...), with a part of the rows' logits at a
 /// time. For "mean" and "sum" the gradients are made along with the loss and kept until the
-/// backward, so training takes the three matrix products of a linear layer; for "none", and for
-/// Half, whose gradients need the loss scale, the backward computes the logits anew.
+/// backward, so training takes the three matrix products of a linear layer. They are scaled by
+/// grad_output in the end: in BFloat16 that is a rounding more, unless it is a power of two. For
+/// "none", and for Half, whose gradients need the loss scale, the backward computes the logits anew.
 ///
 /// `input`: [N, D]; `weight`: [C, D]; `bias`: [C]; all of one dtype.
 C10_EXPORT at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& weight,
@@ -74,7 +75,8 @@ C10_EXPORT at::Tensor cross_entropy_backward(const at::Tensor& grad_output,
                                              double label_smoothing, double z_loss);
 
 /// (loss, logsumexp, grad_input, grad_weight, grad_bias): the gradients for a grad_output of 1 that
-/// `gradients` asks for; the others have no elements. Not differentiable.
+/// `gradients` asks for; the others have no elements. The bias's is still in the type that its
+/// dtype computes in. Not differentiable.
 C10_EXPORT std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
 linear_cross_entropy_forward(const at::Tensor& input, const at::Tensor& weight,
                              const at::Tensor& target, const std::optional<at::Tensor>& bias,

@@ -159,7 +159,7 @@ struct LinearLossFunction : Function<LinearLossFunction> {
     for (size_t k = 0; k < made.size(); ++k) {
       if (wanted[k]) scale(made[k], grad_output);
     }
-    return {made[0], made[1], made[2]};
+    return {made[0], made[1], made[2].to(call.input.scalar_type())};
   }
 };
 

@@ -14,11 +14,6 @@ LossMatrix loss_matrix(const MatrixRows& x) {
   return {const_cast<char*>(static_cast<const char*>(x.owner.const_data_ptr())), x.stride};
 }
 
-/// How many rows count.
-at::Tensor row_count(const at::Tensor& target, const LossOptions& options) {
-  return target.ne(options.ignore_index).sum().to(at::kDouble);
-}
-
 }  // namespace
 
 void check_classes(const char* op, const at::Tensor& target, const LossOptions& options,
@@ -31,6 +26,10 @@ void check_classes(const char* op, const at::Tensor& target, const LossOptions& 
                       ": argument 'target' has class ", data[row], " in row ", row,
                       "; expected 0 to ", classes - 1, ", or ignore_index, ", options.ignore_index);
   }
+}
+
+at::Tensor row_count(const at::Tensor& target, const LossOptions& options) {
+  return target.ne(options.ignore_index).sum().to(at::kDouble);
 }
 
 at::Tensor reduce_losses(const at::Tensor& losses, const at::Tensor& target,
@@ -55,7 +54,7 @@ at::Tensor empty_output(at::IntArrayRef sizes, const at::TensorOptions& options)
 
 LossRows loss_rows_of(const LossOptions& options, int64_t columns) {
   LossRows rows;
-  rows.columns = columns;
+  rows.columns = rows.classes = columns;
   rows.ignore_index = options.ignore_index;
   rows.label_smoothing = options.label_smoothing;
   rows.z_loss = options.z_loss;

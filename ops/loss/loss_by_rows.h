@@ -21,6 +21,9 @@ at::Tensor loss_backward_by_rows(const LossArguments& call, const at::Tensor& gr
 void check_classes(const char* op, const at::Tensor& target, const LossOptions& options,
                    int64_t classes);
 
+/// How many rows are not ignored, in double.
+at::Tensor row_count(const at::Tensor& target, const LossOptions& options);
+
 /// The loss from that of each row, [N] in double.
 at::Tensor reduce_losses(const at::Tensor& losses, const at::Tensor& target,
                          const LossOptions& options, at::ScalarType dtype);

@@ -129,9 +129,8 @@ template <typename T>
 void gradient_of_row(const LossRows& rows, int64_t row) {
   using Number = Compute<T>;
   const int64_t columns = rows.columns;
-  const int64_t target = rows.target[row];
   T* y = row_of<T>(rows.grad_logits, row);
-  if (target == rows.ignore_index) {
+  if (rows.target[row] == rows.ignore_index) {
     std::fill_n(y, columns, T(0));
     return;
   }
@@ -139,9 +138,12 @@ void gradient_of_row(const LossRows& rows, int64_t row) {
   const double lse = rows.logsumexp[row];
   const double grad = rows.grad[row];
   const double slope = rows.z_loss == 0 ? grad : grad * (1 + 2 * rows.z_loss * lse);
-  const double uniform = grad * rows.label_smoothing / static_cast<double>(columns);
-  const double of_target = slope * std::exp(static_cast<double>(x[target]) - lse) - uniform -
-                           grad * (1 - rows.label_smoothing);
+  const double uniform = grad * rows.label_smoothing / static_cast<double>(rows.classes);
+  const int64_t target = rows.target[row] - rows.first_class;
+  const bool has_target = target >= 0 && target < columns;
+  const double of_target = has_target ? slope * std::exp(static_cast<double>(x[target]) - lse) -
+                                            uniform - grad * (1 - rows.label_smoothing)
+                                      : 0;
   // What rounding takes from a large lse goes into the factor.
   const auto rounded = static_cast<Number>(lse);
   const Pair<Number> shift(rounded);
@@ -152,7 +154,7 @@ void gradient_of_row(const LossRows& rows, int64_t row) {
     const auto exponential = exp_of<T>(load_pair(x + i, count) - shift);
     store_pair<T>(multiply_add(exponential, factor, term), y + i, count);
   });
-  y[target] = static_cast<T>(static_cast<Number>(of_target));
+  if (has_target) y[target] = static_cast<T>(static_cast<Number>(of_target));
 }
 
 template <typename T>

@@ -151,10 +151,10 @@ __device__ void gradient_of_row(const LossRows& rows, int64_t row, double lse, d
   using Number = typename ComputeType<T>::type;
   const T* x = row_of<const T>(rows.logits, row);
   T* y = row_of<T>(rows.grad_logits, row);
-  const int64_t target = rows.target[row];
+  const int64_t target = rows.target[row] - rows.first_class;
   const double grad = rows.grad[row];
   const double slope = rows.z_loss == 0 ? grad : grad * (1 + 2 * rows.z_loss * lse);
-  const double uniform = grad * rows.label_smoothing / static_cast<double>(rows.columns);
+  const double uniform = grad * rows.label_smoothing / static_cast<double>(rows.classes);
   // What rounding takes from a large lse goes into the factor.
   const auto shift = static_cast<Number>(lse);
   const auto factor = static_cast<Number>(slope * ::exp(static_cast<double>(shift) - lse));
@@ -194,8 +194,11 @@ __global__ void __launch_bounds__(kMaxThreads) loss_kernel(LossRows rows, int64_
       ignore_row<T, kPack>(rows, row);
       continue;
     }
-    assert(target >= 0 && target < rows.columns);
-    const auto x_of_target = static_cast<double>(row_of<const T>(rows.logits, row)[target]);
+    assert(target >= 0 && target < rows.classes);
+    const int64_t column = target - rows.first_class;
+    const bool has_target = column >= 0 && column < rows.columns;
+    const double x_of_target =
+        has_target ? static_cast<double>(row_of<const T>(rows.logits, row)[column]) : 0;
     const double lse =
         rows.loss == nullptr ? rows.logsumexp[row] : loss_of_row<T, kPack>(rows, row, x_of_target);
     if (rows.grad == nullptr) continue;

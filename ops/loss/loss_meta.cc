@@ -38,8 +38,9 @@ at::Tensor loss_backward_meta(const LossArguments& call, const at::Tensor& grad_
 
 LinearLossOutputs linear_loss_meta(const LinearLossArguments& call, const WantedGradients& wanted) {
   check_linear_loss(call);
-  return {empty_losses(call.target, call.options, call.loss_dtype()),
-          empty_gradients(call, wanted)};
+  LinearLossGradients gradients = empty_gradients(call, wanted);
+  if (wanted[2]) gradients.bias = gradients.bias.to(compute_dtype(call.input.scalar_type()));
+  return {empty_losses(call.target, call.options, call.loss_dtype()), gradients};
 }
 
 LinearLossGradients linear_loss_backward_meta(const LinearLossArguments& call,

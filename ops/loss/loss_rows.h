@@ -15,6 +15,9 @@ struct LossMatrix {
 /// the gradients; without `loss`, logsumexp is read.
 struct LossRows {
   int64_t columns = 0;
+  /// The gradients may be those of a part of the classes: of `columns`, from `first_class` on.
+  int64_t classes = 0;
+  int64_t first_class = 0;
   int64_t ignore_index = 0;
   double label_smoothing = 0;
   double z_loss = 0;
