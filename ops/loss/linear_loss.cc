@@ -16,9 +16,9 @@ namespace {
 /// logits are all the memory there is besides the operands and gradients, but no smaller than the
 /// matrix products want them.
 int64_t part_of(int64_t whole, int64_t bytes, bool is_cpu) {
-  constexpr int64_t kLeast = 128;
+  constexpr int64_t kLeast = 192;
   constexpr int64_t kMostParts = 32;
-  const int64_t room = int64_t{is_cpu ? 64 : 256} << 20;
+  const int64_t room = int64_t{is_cpu ? 32 : 256} << 20;
   const int64_t wanted =
       std::max({room / std::max<int64_t>(bytes, 1), kLeast, (whole + kMostParts - 1) / kMostParts});
   const int64_t parts = (whole + wanted - 1) / wanted;

@@ -1,7 +1,10 @@
 """./scramjet bench --suite ops: each operator against eager and inductor, in turn in one process."""
 
+import multiprocessing
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Callable, Iterator, NamedTuple
 
 import torch
@@ -20,6 +23,7 @@ class Operator(NamedTuple):
     eager: Callable
     inputs: Callable[[tuple[int, ...]], list[torch.Tensor]]
     shapes: tuple[tuple[int, ...], ...]
+    measures_memory: bool = False  # of training, in a process each
 
 
 def one_tensor(shape: tuple[int, ...]) -> list[torch.Tensor]:
@@ -41,6 +45,17 @@ def with_parameters(tensors: int, parameters: int) -> Callable[[tuple[int, ...]]
     return inputs
 
 
+def logits_and_target(shape: tuple[int, ...]) -> list[torch.Tensor]:
+    return [torch.randn(shape), torch.randint(shape[1], shape[:1])]
+
+
+def head_and_target(shape: tuple[int, ...]) -> list[torch.Tensor]:
+    """Hidden states, the weight of a language model's head and the next tokens: rows, width, classes."""
+    rows, width, classes = shape
+    weight = torch.randn(classes, width) / width**0.5
+    return [torch.randn(rows, width), weight, torch.randint(classes, (rows,))]
+
+
 def add_rms_norm(x, residual, weight):
     total = x + residual
     return eager.rms_norm(total, weight.shape, weight, 1e-5), total
@@ -49,6 +64,10 @@ def add_rms_norm(x, residual, weight):
 def add_layer_norm(x, residual, weight, bias):
     total = x + residual
     return eager.layer_norm(total, weight.shape, weight, bias), total
+
+
+def linear_cross_entropy(x, weight, target):
+    return eager.cross_entropy(eager.linear(x, weight), target)
 
 
 # Tokens by features: one token, a prompt, a batch of training.
@@ -98,11 +117,33 @@ OPERATORS = (
         with_parameters(2, 2),
         WIDTHS,
     ),
+    Operator(
+        "loss",
+        "cross_entropy",
+        ours.cross_entropy,
+        eager.cross_entropy,
+        logits_and_target,
+        ((4096, 1000), (512, 32000), (128, 128256)),
+    ),
+    Operator(
+        "loss",
+        "linear_cross_entropy",
+        ours.linear_cross_entropy,
+        linear_cross_entropy,
+        head_and_target,
+        ((512, 512, 128256), (1024, 512, 128256)),
+        measures_memory=True,
+    ),
 )
 
 
 def as_tuple(outputs: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def to_dtype(inputs: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    """But for indices."""
+    return [x.to(dtype) if x.is_floating_point() else x for x in inputs]
 
 
 def largest_error(outputs: tuple[torch.Tensor, ...], exact: tuple[torch.Tensor, ...]) -> float:
@@ -122,7 +163,7 @@ def in_turn(variants: dict[str, Callable[[], object]]) -> dict[str, dict]:
         seconds(call, 3)
     slowest = max(seconds(call, 3) for call in variants.values())
     count = max(1, int(2e-3 / slowest))
-    rounds = max(10, min(200, int(SECONDS / (count * slowest * len(variants)))))
+    rounds = max(10 if slowest < 0.3 else 4, min(200, int(SECONDS / (count * slowest * len(variants)))))
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, call in variants.items():
@@ -138,15 +179,42 @@ def forward(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], obje
     return call
 
 
+def with_leaves(inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The inputs anew, and those of them that have gradients."""
+    leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in inputs]
+    return leaves, [x for x in leaves if x.requires_grad]
+
+
 def training(function: Callable, inputs: list[torch.Tensor]) -> Callable[[], object]:
-    leaves = [x.detach().requires_grad_() for x in inputs]
+    leaves, wanted = with_leaves(inputs)
     with torch.no_grad():
-        grads = [torch.randn_like(y) for y in as_tuple(function(*inputs))]
+        # A scalar is the last step, whose gradient is 1.
+        grads = [torch.randn_like(y) if y.dim() else torch.ones_like(y) for y in as_tuple(function(*inputs))]
 
     def call():
-        return torch.autograd.grad(function(*leaves), leaves, grads)
+        return torch.autograd.grad(function(*leaves), wanted, grads)
 
     return call
+
+
+def bytes_peak(name: str, variant: str, shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    """What training takes at most beyond its inputs. For a process that has done nothing else."""
+    operator = next(operator for operator in OPERATORS if operator.name == name)
+    leaves, wanted = with_leaves(to_dtype(operator.inputs(shape), dtype))
+    before = resident_bytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM is VmRSS again
+    torch.autograd.grad(getattr(operator, variant)(*leaves), wanted)
+    return resident_bytes("VmHWM") - before
+
+
+def resident_bytes(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def alone(function: Callable, *arguments: object) -> object:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def records(names: list[str]) -> Iterator[dict]:
@@ -159,11 +227,14 @@ def records(names: list[str]) -> Iterator[dict]:
         for shape in operator.shapes:
             for dtype in DTYPES:
                 torch.manual_seed(0)
-                inputs = [x.to(dtype) for x in operator.inputs(shape)]
-                exact = as_tuple(operator.eager(*(x.double() for x in inputs)))
+                inputs = to_dtype(operator.inputs(shape), dtype)
+                exact = as_tuple(operator.eager(*to_dtype(inputs, torch.double)))
                 for mode in (forward, training):
                     torch._dynamo.reset()
                     times = in_turn({name: mode(function, inputs) for name, function in functions.items()})
+                    if operator.measures_memory and mode is training:
+                        for variant, name in (("scramjet", "ours"), ("eager", "eager")):
+                            times[variant]["bytes_peak"] = alone(bytes_peak, operator.name, name, shape, dtype)
                     for variant, measured in times.items():
                         answer = as_tuple(functions[variant](*inputs))
                         yield {
@@ -179,8 +250,11 @@ def records(names: list[str]) -> Iterator[dict]:
 
 def rows(measured: list[dict]) -> Iterator[tuple[str, float, str]]:
     times: dict[str, dict[str, float]] = {}
+    peaks: dict[str, dict[str, int]] = {}
     for record in measured:
         times.setdefault(record["case"], {})[record["variant"]] = record["ms_min"]
+        if "bytes_peak" in record:
+            peaks.setdefault(record["case"], {})[record["variant"]] = record["bytes_peak"]
     ratios = {case: min(of["eager"], of["inductor"]) / of["scramjet"] for case, of in times.items()}
 
     def mean(key: str, value: str) -> float:
@@ -191,6 +265,8 @@ def rows(measured: list[dict]) -> Iterator[tuple[str, float, str]]:
         yield f"{family}: geometric mean against the best of eager and inductor", mean("family", family), "1.2 or more"
     for name in dict.fromkeys(record["operator"] for record in measured):
         yield f"{name}: the same", mean("operator", name), "1 or more"
+    for case, of in peaks.items():
+        yield f"{case}: eager's peak memory / ours", of["eager"] / of["scramjet"], "for comparison"
     for case, ratio in ratios.items():
         best = min(("eager", "inductor"), key=times[case].get)
         yield f"{case}: against {best}", ratio, "1 or more"
