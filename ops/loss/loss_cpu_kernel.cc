@@ -70,35 +70,47 @@ struct RowSums {
   double sum;
 };
 
-/// Block by block, so that an element comes from memory once and from the nearest cache again. The
-/// sum of exponentials is kept relative to the largest element so far.
+/// The sum of exp(x - shift), and that of x where it is asked for.
+template <typename T, bool kWithSum>
+C10_ALWAYS_INLINE std::array<double, kWithSum ? 2 : 1> sums_below(const T* x, int64_t columns,
+                                                                  Compute<T> shift) {
+  const Pair<Compute<T>> shifts(shift);
+  return row_sums < T,
+         kWithSum ? 2 : 1 > (columns, [&](int64_t i, auto count, auto& sums) {
+                          const auto value = load_pair(x + i, count);
+                          sums[0] = sums[0] + masked(exp_of<T>(value - shifts), count);
+                          if constexpr (kWithSum) sums[1] = sums[1] + value;
+                        });
+}
+
+/// The exponentials are summed up relative to some element near the largest: that of the row's
+/// beginning, as long as no block shows that there are much larger ones. So an element is read
+/// once.
 template <typename T, bool kWithSum>
 RowSums sums_of_row(const T* x, int64_t columns) {
   using Number = Compute<T>;
   constexpr int64_t kBlock = 8192 / sizeof(T);
+  constexpr int64_t kBeginning = 256;
+  constexpr double kMuchLarger = 1e6;
   constexpr Number kLeast = -std::numeric_limits<Number>::infinity();
-  Number max = kLeast;
+  const auto shift_of = [](Number max) { return max == kLeast ? Number(0) : max; };
+  Number max = largest(x, std::min(columns, kBeginning));
   double exponentials = 0;
   double sum = 0;
   for (int64_t begin = 0; begin < columns; begin += kBlock) {
     const T* block = x + begin;
     const int64_t size = std::min(kBlock, columns - begin);
-    const Number block_max = largest(block, size);
-    if (!(block_max <= max)) {
-      exponentials *= std::exp(static_cast<double>(max) - static_cast<double>(block_max));
-      max = block_max;
+    auto sums = sums_below<T, kWithSum>(block, size, shift_of(max));
+    // Nothing but minus infinity yet, a much larger element, or NaN.
+    if (C10_UNLIKELY(max == kLeast || !(sums[0] < kMuchLarger))) {
+      if (const Number block_max = largest(block, size); block_max > max) {
+        exponentials *= std::exp(static_cast<double>(max) - static_cast<double>(block_max));
+        max = block_max;
+      }
+      sums = sums_below<T, kWithSum>(block, size, shift_of(max));
     }
-    if constexpr (kWithSum) {
-      sum += row_sums<T, 1>(size, [&](int64_t i, auto count, auto& sums) {
-        sums[0] = sums[0] + load_pair(block + i, count);
-      })[0];
-    }
-    if (max == kLeast) continue;  // exp(max - max) would be NaN.
-    const Pair<Number> shift(max);
-    exponentials += row_sums<T, 1>(size, [&](int64_t i, auto count, auto& sums) {
-      const auto value = exp_of<Number>(load_pair(block + i, count) - shift);
-      sums[0] = sums[0] + masked(value, count);
-    })[0];
+    exponentials += sums[0];
+    if constexpr (kWithSum) sum += sums[1];
   }
   return {static_cast<double>(max) + std::log(exponentials), sum};
 }

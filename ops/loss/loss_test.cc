@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -247,6 +248,31 @@ TEST(LossTest, LargeLogitsLoseNoDigits) {
   const Tensors wide = loss_and_gradients(run, {logits.to(at::kDouble)}, grad);
   EXPECT_LT(mean_error(mine[0], wide[0]), 1e-6);
   EXPECT_LT(mean_error(mine[1], wide[1]), 1e-9);
+}
+
+TEST(LossTest, RowsThatGrowLoseNoDigits) {
+  for (const at::ScalarType dtype : kFloating) {
+    for (const double last : {5.0, 300.0, -300.0}) {
+      const at::Tensor logits =
+          at::linspace(-last, last, 40'000, at::kDouble).to(dtype).view({1, -1});
+      const at::Tensor target = at::tensor({39'000}, at::kLong);
+      const double actual = ops::cross_entropy(logits.to(dtype), target, "sum", -100, 0, 0,
+                                               dtype == at::kDouble ? dtype : at::kFloat)
+                                .item<double>();
+      const double exact = at::cross_entropy_loss(logits.to(at::kDouble), target).item<double>();
+      EXPECT_NEAR(actual, exact, 1e-5 * std::abs(exact)) << dtype << last;
+    }
+  }
+}
+
+TEST(LossTest, NanAmongMinusInfinityStays) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const at::Tensor logits = at::full({1, 20'000}, -inf);
+  logits.select(1, 3).fill_(std::numeric_limits<double>::quiet_NaN());
+  logits.select(1, 15'000).fill_(2);
+  EXPECT_TRUE(ops::cross_entropy(logits, at::tensor({15'000}, at::kLong)).isnan().item<bool>());
+  logits.select(1, 3).fill_(-inf);
+  EXPECT_EQ(ops::cross_entropy(logits, at::tensor({15'000}, at::kLong)).item<double>(), 0);
 }
 
 TEST(LossTest, RowsThatAreIgnoredAreNotRead) {
