@@ -13,15 +13,13 @@ namespace scramjet::ops {
 namespace {
 
 /// Into how large parts `whole` goes, with `bytes` of logits for each: small ones, since a part's
-/// logits are all the memory there is besides the operands and gradients, but no smaller than the
-/// matrix products want them.
-int64_t part_of(int64_t whole, int64_t bytes, bool is_cpu) {
-  constexpr int64_t kLeast = 192;
+/// logits are all the memory there is besides the operands and gradients, but of `least` or more,
+/// since below that the matrix products lose speed.
+int64_t part_of(int64_t whole, int64_t bytes, int64_t least, bool is_cpu) {
   constexpr int64_t kMostParts = 32;
   const int64_t room = int64_t{is_cpu ? 32 : 256} << 20;
-  const int64_t wanted =
-      std::max({room / std::max<int64_t>(bytes, 1), kLeast, (whole + kMostParts - 1) / kMostParts});
-  const int64_t parts = (whole + wanted - 1) / wanted;
+  const int64_t wanted = std::max(room / std::max<int64_t>(bytes, 1), least);
+  const int64_t parts = std::clamp<int64_t>(whole / wanted, 1, kMostParts);
   return (whole + parts - 1) / parts;
 }
 
@@ -52,16 +50,23 @@ class LinearLossRun {
       made_.input.zero_();
       return made_;
     }
+    constexpr int64_t kLeast = 192;
+    constexpr int64_t kLeastWithoutGradients = 256;
     const bool is_cpu = call_.input.is_cpu();
     const int64_t bytes = call_.input.element_size();
-    const int64_t part = part_of(count, rows_.classes * bytes, is_cpu);
+    const int64_t part = part_of(count, rows_.classes * bytes,
+                                 rows_.grad == nullptr ? kLeastWithoutGradients : kLeast, is_cpu);
     // A product that is rounded part by part would lose digits that eager's keeps. ATen's products
     // on CPU have no float result of half or bfloat16, and are fast: there the logits are computed
     // once more, for all rows and a part of the classes. On CUDA that would cost too much.
     const bool is_rounded = compute_dtype(call_.input.scalar_type()) != call_.input.scalar_type();
     const bool by_classes = wanted_[1] && is_cpu && is_rounded && part < count;
+    const int64_t classes_part =
+        by_classes ? part_of(rows_.classes, count * bytes, kLeast, is_cpu) : 0;
+    room_ =
+        empty_output({std::max(part * rows_.classes, count * classes_part)}, call_.input.options());
     over_rows(part, by_classes);
-    if (by_classes) over_classes(part_of(rows_.classes, count * bytes, is_cpu));
+    if (by_classes) over_classes(classes_part);
     return made_;
   }
 
@@ -72,9 +77,8 @@ class LinearLossRun {
     const bool with_gradients = wanted_[0] || with_weight || wanted_[2];
     if (rows_.loss == nullptr && !with_gradients) return;
     const int64_t count = call_.input.size(0);
-    const at::Tensor room = empty_output({size, rows_.classes}, call_.input.options());
     for (int64_t begin = 0; begin < count; begin += size) {
-      at::Tensor logits = room.narrow(0, 0, std::min(size, count - begin));
+      at::Tensor logits = room_for(std::min(size, count - begin), rows_.classes);
       const at::Tensor input = call_.input.narrow(0, begin, logits.size(0));
       compute_logits(input, call_.weight, call_.bias, logits);
       LossRows part = rows_;
@@ -97,10 +101,9 @@ class LinearLossRun {
   /// The gradient of the weight, with the logsumexp there.
   void over_classes(int64_t size) {
     const int64_t count = call_.input.size(0);
-    const at::Tensor room = empty_output({count * size}, call_.input.options());
     for (int64_t begin = 0; begin < rows_.classes; begin += size) {
       const int64_t classes = std::min(size, rows_.classes - begin);
-      at::Tensor logits = room.narrow(0, 0, count * classes).view({count, classes});
+      at::Tensor logits = room_for(count, classes);
       compute_logits(call_.input, call_.weight.narrow(0, begin, classes),
                      call_.bias.defined() ? call_.bias.narrow(0, begin, classes) : call_.bias,
                      logits);
@@ -111,6 +114,10 @@ class LinearLossRun {
       run_kernel(part, logits);
       made_.weight.narrow(0, begin, classes).addmm_(logits.t(), call_.input, /*beta=*/0, factor_);
     }
+  }
+
+  at::Tensor room_for(int64_t rows, int64_t columns) const {
+    return room_.narrow(0, 0, rows * columns).view({rows, columns});
   }
 
   static void compute_logits(const at::Tensor& input, const at::Tensor& weight,
@@ -134,6 +141,7 @@ class LinearLossRun {
   double factor_;
   RunLossRows* run_;
   LinearLossGradients made_;
+  at::Tensor room_;  // The logits of a part.
 };
 
 /// 1 over the rows that count, for a mean of a loss that has any.
