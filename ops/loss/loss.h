@@ -47,10 +47,11 @@ C10_EXPORT at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& 
 
 /// cross_entropy(linear(input, weight, bias), target, ...), with a part of the rows' logits at a
 /// time. For "mean" and "sum" the gradients are made along with the loss and kept until the
-/// backward, so training takes the three matrix products of a linear layer. They are scaled by
-/// grad_output in the end: in BFloat16 that is a rounding more, unless it is a power of two. For
-/// "none", and for Half, whose gradients need the loss scale, the backward computes the logits
-/// anew; so does a second backward over the same graph.
+/// backward, so training takes the three matrix products of a linear layer (in BFloat16 on cpu
+/// four, so that the weight's gradient is rounded once). They are scaled by grad_output in the end:
+/// in BFloat16 that is a rounding more, unless it is a power of two. For "none", and for Half,
+/// whose gradients need the loss scale, the backward computes the logits anew; so does a second
+/// backward over the same graph.
 ///
 /// `input`: [N, D]; `weight`: [C, D]; `bias`: [C]; all of one dtype.
 C10_EXPORT at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& weight,
