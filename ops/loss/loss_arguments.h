@@ -126,7 +126,10 @@ inline void check_loss(const LossArguments& call) {
 }
 
 inline void check_linear_loss(const LinearLossArguments& call) {
-  const auto& [op, input, weight, target, bias, options] = call;
+  const char* op = call.op;
+  const at::Tensor& input = call.input;
+  const at::Tensor& weight = call.weight;
+  const at::Tensor& bias = call.bias;
   check_floating(op, "input", input);
   const auto check_operand = [&](const char* argument, const at::Tensor& x) {
     TORCH_CHECK_TYPE(x.scalar_type() == input.scalar_type(), op, ": argument '", argument,
@@ -147,8 +150,8 @@ inline void check_linear_loss(const LinearLossArguments& call) {
                       ": argument 'bias' has shape ", bias.sym_sizes(),
                       "; expected [C] for a 'weight' of shape ", weight.sym_sizes());
   }
-  check_target(op, target, "input", input);
-  check_loss_options(op, options, input.scalar_type());
+  check_target(op, call.target, "input", input);
+  check_loss_options(op, call.options, input.scalar_type());
 }
 
 inline void check_loss_gradient(const char* op, const LossOptions& options,

@@ -88,7 +88,7 @@ at::Tensor loss_backward_by_rows(const LossArguments& call, const at::Tensor& gr
   const int64_t columns = call.logits.size(1);
   const at::Tensor target = call.target.contiguous();
   check_classes(call.op, target, call.options, columns);
-  const at::Tensor result = empty_output(call.logits.sizes(), call.logits.options());
+  at::Tensor result = empty_output(call.logits.sizes(), call.logits.options());
   if (result.numel() == 0) return result;
   const MatrixRows logits = matrix_rows(call.logits, columns);
   const at::Tensor grads = row_gradients(grad_output, target, call.options);
