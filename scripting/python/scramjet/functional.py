@@ -14,8 +14,10 @@ __all__ = [
     "add_rms_norm",
     "attention",
     "attention_varlen",
+    "cross_entropy",
     "gelu_mul",
     "layer_norm",
+    "linear_cross_entropy",
     "rms_norm",
     "rope",
     "rope_tables",
@@ -29,8 +31,10 @@ _add_layer_norm = torch.ops.scramjet.add_layer_norm.default
 _add_rms_norm = torch.ops.scramjet.add_rms_norm.default
 _attention = torch.ops.scramjet.attention.default
 _attention_varlen = torch.ops.scramjet.attention_varlen.default
+_cross_entropy = torch.ops.scramjet.cross_entropy.default
 _gelu_mul = torch.ops.scramjet.gelu_mul.default
 _layer_norm = torch.ops.scramjet.layer_norm.default
+_linear_cross_entropy = torch.ops.scramjet.linear_cross_entropy.default
 _rms_norm = torch.ops.scramjet.rms_norm.default
 _rope = torch.ops.scramjet.rope.default
 _sigmoid = torch.ops.scramjet.sigmoid.default
@@ -358,4 +362,84 @@ def rope(
         interleaved=interleaved,
         sequence_dim=sequence_dim,
         inverse=inverse,
+
+
+def cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    dtype: Optional[torch.dtype] = None,
+) -> Tensor:
+    """The cross-entropy of logits and class indices, as torch.nn.functional.cross_entropy.
+
+    One pass over the logits, which alone are kept for the backward, beside one number a row. Half
+    and bfloat16 compute in float and round once. Under autocast the loss is float.
+
+    Args:
+        logits: [N, C], float, double, half or bfloat16. Other shapes: logits.flatten(0, -2) and
+            target.flatten() where the classes are last.
+        target: [N], int64: a class, or ignore_index. There are no class probabilities or weights.
+        reduction: "none", "mean" over the rows that are not ignored, or "sum".
+        ignore_index: rows of this target are not read; their loss and gradient are 0.
+        label_smoothing: 0 to 1 (Szegedy et al. 2016, "Rethinking the Inception Architecture").
+        z_loss: adds z_loss * logsumexp(logits)**2 to each row's loss (Chowdhery et al. 2022, "PaLM").
+        dtype: that of the loss: None is the logits' own; torch.float32 serves half and bfloat16 too.
+
+    Returns:
+        [N] for "none", else a scalar; NaN for the mean of no row.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: a shape, device or option that does not fit.
+        IndexError: a target that is no class (on CUDA a device-side assertion, as in torch).
+    """
+    return _cross_entropy(
+        logits,
+        target,
+        reduction=reduction,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        z_loss=z_loss,
+        dtype=dtype,
+    )
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    bias: Optional[Tensor] = None,
+    *,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    dtype: Optional[torch.dtype] = None,
+) -> Tensor:
+    """cross_entropy(linear(input, weight, bias), target, ...) that never holds all the logits.
+
+    The head of a language model: logits are computed for a part of the rows at a time. With "mean"
+    and "sum" the gradients are made along with the loss and kept until the backward.
+
+    Args:
+        input: [N, D], float, double, half or bfloat16.
+        weight: [C, D], of input's dtype and device.
+        bias: [C], the same.
+
+    The rest is as in `cross_entropy`.
+    """
+    return _linear_cross_entropy(
+        input,
+        weight,
+        target,
+        bias,
+        reduction=reduction,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        z_loss=z_loss,
+        dtype=dtype,
     )

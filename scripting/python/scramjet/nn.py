@@ -8,8 +8,10 @@ from torch import Tensor
 __all__ = [
     "AddLayerNorm",
     "AddRMSNorm",
+    "CrossEntropyLoss",
     "GeluMul",
     "LayerNorm",
+    "LinearCrossEntropyLoss",
     "RMSNorm",
     "Sigmoid",
     "SiluMul",
@@ -99,3 +101,81 @@ class Softmax(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"scale={self.scale}, causal={self.causal}"
+
+
+class CrossEntropyLoss(torch.nn.Module):
+    """Takes the place of torch.nn.CrossEntropyLoss for logits [N, C] and class indices [N].
+
+    The arguments are those of scramjet.functional.cross_entropy.
+    """
+
+    def __init__(
+        self,
+        *,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return torch.ops.scramjet.cross_entropy(
+            logits,
+            target,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            z_loss=self.z_loss,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"reduction={self.reduction!r}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, z_loss={self.z_loss}"
+        )
+
+
+class LinearCrossEntropyLoss(torch.nn.Linear):
+    """A torch.nn.Linear and the cross-entropy of its output, which is never held as a whole.
+
+        loss = LinearCrossEntropyLoss(4096, 128256, bias=False)(hidden.flatten(0, -2), target.flatten())
+
+    State is that of torch.nn.Linear, so `loss.weight = embedding.weight` ties it. The rest of the
+    arguments are those of scramjet.functional.linear_cross_entropy.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        classes: int,
+        bias: bool = True,
+        *,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        device=None,
+        dtype=None,
+    ) -> None:
+        super().__init__(in_features, classes, bias, device=device, dtype=dtype)
+        self.reduction = reduction
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return torch.ops.scramjet.linear_cross_entropy(
+            input,
+            self.weight,
+            target,
+            self.bias,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            z_loss=self.z_loss,
+        )
