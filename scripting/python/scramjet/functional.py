@@ -362,6 +362,7 @@ def rope(
         interleaved=interleaved,
         sequence_dim=sequence_dim,
         inverse=inverse,
+    )
 
 
 def cross_entropy(
