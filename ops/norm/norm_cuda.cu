@@ -8,6 +8,8 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMaxThreads = 512;
+// 64 registers a thread. Left to itself, nvcc keeps values in local memory to fit more blocks.
+constexpr int kBlocksAtOnce = 2;
 
 template <typename T>
 __device__ T* row_of(const Rows& rows, int64_t row) {
@@ -116,7 +118,8 @@ __device__ Moments<Number, kCentered> moments_of(Number center, Number sum, Numb
 }
 
 template <typename T, typename Parameter, bool kCentered, int kPack>
-__global__ void __launch_bounds__(kMaxThreads) norm_kernel(int64_t rows, NormRows operands) {
+__global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce)
+    norm_kernel(int64_t rows, NormRows operands) {
   using Number = typename ComputeType<T>::type;
   const int64_t columns = operands.columns;
   const auto* weight = reinterpret_cast<const Parameter*>(operands.weight);
@@ -170,7 +173,7 @@ __global__ void __launch_bounds__(kMaxThreads) norm_kernel(int64_t rows, NormRow
 }
 
 template <typename T, typename Parameter, bool kCentered, int kPack>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce)
     norm_backward_kernel(int64_t rows, NormBackwardRows operands, NormBackwardRoom room) {
   using Number = typename ComputeType<T>::type;
   const int64_t columns = operands.columns;

@@ -79,7 +79,7 @@ def _cuda_objects_impl(ctx):
             progress_message = "Compiling %s by nvcc" % source.short_path,
         )
         objects.append(output)
-    return [DefaultInfo(files = depset(objects))]
+    return [DefaultInfo(files = depset(objects), runfiles = ctx.runfiles(files = objects))]
 
 _cuda_objects = rule(
     implementation = _cuda_objects_impl,
@@ -125,7 +125,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
         hdrs = hdrs,
         copts = copts,
         deps = deps,
-        visibility = ["//visibility:private"],
+        visibility = ["//tests/machine_code:__pkg__"],
     )
     native.cc_library(
         name = name,
